@@ -1,0 +1,165 @@
+//! What the engine answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigfleet_types::{ClusterId, MachineId, Need, NeedKey, Resources, UnixNanos};
+
+/// The answer of one [`crate::Engine::decide`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decisions {
+    /// In emission order: acquisitions by Need in precedence order and then order of acquisition, Preempts, Reclaims
+    /// by cluster and release order, Deletes by id. At most one per machine.
+    pub actions: Vec<Action>,
+    /// One per Need, in precedence order.
+    pub verdicts: Vec<Verdict>,
+    /// What no phase could meet, sorted by priority descending, then fingerprint, cluster, group.
+    pub shortfalls: Vec<Shortfall>,
+    /// Every machine that some Need claims, sorted by id.
+    pub claimed: Vec<MachineId>,
+}
+
+/// What is to be done with a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionKind {
+    /// Join an Idle machine to a cluster.
+    Bootstrap,
+    /// Create a Speculative machine and join it to a cluster.
+    Provision,
+    /// Drain a machine for a Need of higher priority.
+    Preempt,
+    /// Drain a machine that no Need claims.
+    Reclaim,
+    /// Give an Idle machine back.
+    Delete,
+}
+
+impl ActionKind {
+    /// The five kinds.
+    pub const ALL: [Self; 5] = [Self::Bootstrap, Self::Provision, Self::Preempt, Self::Reclaim, Self::Delete];
+
+    /// The name in metrics, logs and traces.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "Bootstrap",
+            Self::Provision => "Provision",
+            Self::Preempt => "Preempt",
+            Self::Reclaim => "Reclaim",
+            Self::Delete => "Delete",
+        }
+    }
+
+    /// The reason tag in the audit log.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "phase1.idle",
+            Self::Provision => "phase1.speculative",
+            Self::Preempt => "phase2.inversion",
+            Self::Reclaim => "phase3.excess",
+            Self::Delete => "phase3.release",
+        }
+    }
+}
+
+impl fmt::Display for ActionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// What.
+    pub kind: ActionKind,
+    /// With which machine.
+    pub machine: MachineId,
+    /// The destination; for Preempt and Reclaim the source; `None` for Delete.
+    pub cluster: Option<ClusterId>,
+    /// The Need served; for Preempt the preemptor; `None` for Reclaim and Delete.
+    pub need: Option<Arc<Need>>,
+    /// Whose Need that is; `None` with it.
+    pub need_key: Option<NeedKey>,
+    /// How long the drain may take; zero unless Preempt or Reclaim.
+    pub grace: Duration,
+    /// The priority of the preemptor; 0 unless Preempt.
+    pub preemptor_priority: i32,
+}
+
+/// Why a Need is not satisfied. Numbers as on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnmetReason {
+    /// Satisfied, or the Need asks for what this version does not support yet.
+    Unspecified = 0,
+    /// Others go first.
+    PriorityStarved = 1,
+    /// No machine of the fleet could serve it.
+    NoMatchingSupply = 2,
+    /// No single domain can hold it.
+    TopologyUnsatisfiable = 3,
+    /// Even preempting all that may be preempted does not suffice.
+    PreemptionExhausted = 4,
+}
+
+/// A demand that this version refuses to serve rather than serve wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unsupported {
+    /// The profile has a `Same` requirement.
+    Same,
+    /// The profile enforces a spread over a key other than hostname.
+    Spread,
+}
+
+/// How many machines of the whole fleet could serve a Need, whoever holds them; each count is at most 256.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MatchingSupply {
+    /// Idle ones.
+    pub idle: u16,
+    /// Configured ones.
+    pub configured: u16,
+    /// Speculative ones.
+    pub speculative: u16,
+    /// Whether a count was cut at 256.
+    pub capped: bool,
+}
+
+/// What became of one Need in this pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The Need.
+    pub need: Arc<Need>,
+    /// Its key.
+    pub key: NeedKey,
+    /// When it was first seen.
+    pub arrival: UnixNanos,
+    /// Whether the machines that it claims cover it.
+    pub satisfied: bool,
+    /// What is missing; empty when satisfied.
+    pub residual: Resources,
+    /// Machines claimed, bound and newly acquired ones.
+    pub claimed: u32,
+    /// Of these, Idle machines to be bootstrapped.
+    pub bootstraps: u32,
+    /// Of these, Speculative machines to be provisioned.
+    pub provisions: u32,
+    /// Why it is not satisfied.
+    pub reason: UnmetReason,
+    /// What could serve it; only when it is not satisfied.
+    pub supply: Option<MatchingSupply>,
+    /// Set when the Need was left alone because this version cannot serve it.
+    pub unsupported: Option<Unsupported>,
+}
+
+/// A deficit that nothing in this shard can meet now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Whose.
+    pub key: NeedKey,
+    /// The Need.
+    pub need: Arc<Need>,
+    /// How much.
+    pub deficit: Resources,
+}

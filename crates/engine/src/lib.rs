@@ -1,0 +1,16 @@
+//! The decision engine: which machine serves which cluster.
+//!
+//! [`Engine`] owns the fleet and the demand. [`Engine::apply`] takes every change of either, [`Engine::decide`]
+//! answers with actions, claims, one verdict per Need and the deficits that remain. Both are pure: no I/O, no clock,
+//! no randomness; what a caller applies and the time it hands in are all that a decision depends on, and neither the
+//! order of arrival nor the number of restarts changes it.
+
+mod decision;
+mod event;
+mod policy;
+
+pub use decision::{
+    Action, ActionKind, Decisions, MatchingSupply, Shortfall, UnmetReason, Unsupported, Verdict,
+};
+pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};
+pub use policy::Policy;

@@ -1,0 +1,1 @@
+//! The shard: sessions, fenced provider client, reconcile, cycle loop, rails, execution.
