@@ -1,0 +1,19 @@
+//! Everything between a BigFleet component and a socket: listeners, gRPC servers and channels, the admin HTTP
+//! listener, and the small helpers that all of them share.
+//!
+//! * [`listen`]: `host:port` flags become bound listeners.
+//! * [`grpc`]: a server with keep-alive whose shutdown always ends.
+//! * [`channel`]: lazily connected client channels.
+//! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
+//! * [`backoff`], [`limits`], [`metrics`], [`ids`]: delays, message sizes, histogram families, random ids.
+//!
+//! Nothing here decides anything about machines or demand.
+
+pub mod admin;
+pub mod backoff;
+pub mod channel;
+pub mod grpc;
+pub mod ids;
+pub mod limits;
+pub mod listen;
+pub mod metrics;
