@@ -1,5 +1,7 @@
 //! What changes: machines and demand.
 
+use std::sync::Arc;
+
 use bigfleet_types::{ClusterId, Machine, MachineId, Need, NeedKey, UnixNanos};
 
 /// One change of the fleet or of the demand.
@@ -9,7 +11,7 @@ pub enum Event {
     /// it has been excess, which a machine keeps while it stays Configured.
     Machine {
         /// The provider's record with the stamps.
-        machine: Box<Machine>,
+        machine: Arc<Machine>,
         /// What only the shard knows of it.
         facts: Facts,
     },
