@@ -1,1 +1,6 @@
-//! The shard: sessions, fenced provider client, reconcile, cycle loop, rails, execution.
+//! The shard: it owns machines and serves clusters.
+//!
+//! [`control`] decides: a plain value that takes [`io::Input`] and time and gives [`io::Output`]. Everything else is
+//! the thin shell around it.
+
+pub mod io;
