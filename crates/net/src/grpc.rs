@@ -144,3 +144,16 @@ pub(crate) async fn next_connection(socket: &tokio::net::TcpListener) -> tokio::
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_connections_send_without_delay() {
+        let listener = crate::listen::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.dial_addr();
+        let _client = tokio::net::TcpStream::connect(addr).await.unwrap();
+        assert!(next_connection(&listener.into_socket()).await.nodelay().unwrap());
+    }
+}
