@@ -5,12 +5,28 @@
 //! no randomness; what a caller applies and the time it hands in are all that a decision depends on, and neither the
 //! order of arrival nor the number of restarts changes it.
 
+mod class;
+mod cost;
 mod decision;
+mod demand;
+mod engine;
 mod event;
+mod fleet;
+mod interim;
+mod intern;
+mod lanes;
+mod matching;
+mod members;
+mod pass;
+mod phase1;
+mod phase3;
 mod policy;
+mod verdict;
 
 pub use decision::{
     Action, ActionKind, Decisions, MatchingSupply, Shortfall, UnmetReason, Unsupported, Verdict,
 };
+pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};
+pub use matching::matches;
 pub use policy::Policy;

@@ -1,0 +1,171 @@
+//! The engine itself: events in, decisions out.
+
+use std::time::Duration;
+
+use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
+
+use crate::decision::{Action, ActionKind, Decisions};
+use crate::demand::{Demand, Row};
+use crate::event::Event;
+use crate::fleet::Fleet;
+use crate::interim;
+use crate::intern::{Set, Symbols};
+use crate::matching::Matching;
+use crate::members::Slot;
+use crate::pass::Pass;
+use crate::phase1::{self, Outcome};
+use crate::phase3;
+use crate::policy::Policy;
+use crate::verdict::{self, Verdicts};
+
+/// Owns the fleet and the demand of a shard.
+#[derive(Debug)]
+pub struct Engine {
+    policy: Policy,
+    symbols: Symbols,
+    fleet: Fleet,
+    demand: Demand,
+    matching: Matching,
+    heard: Set<ClusterId>,
+    next_deadline: Option<UnixNanos>,
+    /// How many texts were alive after the last fresh start.
+    live_symbols: usize,
+}
+
+impl Engine {
+    /// An engine without machines, demand or clusters that spoke.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            symbols: Symbols::default(),
+            fleet: Fleet::default(),
+            demand: Demand::default(),
+            matching: Matching::default(),
+            heard: Set::default(),
+            next_deadline: None,
+            live_symbols: 0,
+        }
+    }
+
+    /// Takes one change. Every event is total: what it names need not be known before.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Machine { machine, facts } => self.fleet.upsert(machine, facts, &mut self.symbols),
+            Event::Removed(id) => self.fleet.remove(&id),
+            Event::Demand { cluster, rows, at } => {
+                self.demand.replace(&cluster, rows, at, &mut self.symbols, &mut self.matching);
+            }
+            Event::Heard(cluster) => {
+                self.heard.insert(cluster);
+            }
+        }
+    }
+
+    /// Decides on all that was applied. The same content and the same `now` give the same answer, whatever the
+    /// order of events; the only thing that a call leaves behind is since when each machine is excess.
+    pub fn decide(&mut self, now: UnixNanos) -> Decisions {
+        self.settle();
+        let mut decisions = Decisions::default();
+        let mut pass = Pass::new(&self.fleet, &self.demand, &self.symbols, &mut self.matching);
+        let outcomes = phase1::run(&mut pass);
+        let mut verdicts = Verdicts::default();
+        for (row, outcome) in self.demand.in_order().zip(&outcomes) {
+            acquisitions(&self.fleet, row, outcome, &mut decisions.actions);
+            decisions.verdicts.push(verdicts.of(&mut pass, row, outcome));
+        }
+        let claimed = pass.into_claims();
+        decisions.shortfalls = verdict::shortfalls(&decisions.verdicts);
+        decisions.claimed = self.claimed_ids(&claimed);
+
+        let reclaimable = self.reclaimable();
+        let ranks = self.symbols.cluster_ranks();
+        let releases = phase3::run(&mut self.fleet, &claimed, &reclaimable, &ranks, &self.policy, now);
+        decisions.actions.extend(releases.actions);
+        self.next_deadline = releases.next_deadline;
+        decisions
+    }
+
+    /// How many rows of demand there are, over all clusters.
+    #[must_use]
+    pub fn demand_rows(&self) -> usize {
+        self.demand.len()
+    }
+
+    /// How many machines there are, withheld ones included.
+    #[must_use]
+    pub fn machines(&self) -> usize {
+        self.fleet.len()
+    }
+
+    /// Whether the cluster has spoken, so that its excess machines may be reclaimed.
+    #[must_use]
+    pub fn heard(&self, cluster: &ClusterId) -> bool {
+        self.heard.contains(cluster)
+    }
+
+    /// When [`Self::decide`] should run again even if nothing is applied: the earliest time at which a hold or the
+    /// delay of a Reclaim ends, as the last decision saw it; never before `now`. `None`: nothing is waiting.
+    #[must_use]
+    pub fn next_deadline(&self, now: UnixNanos) -> Option<UnixNanos> {
+        self.next_deadline.map(|deadline| deadline.max(now))
+    }
+
+    /// Brings every index up to date.
+    fn settle(&mut self) {
+        let garbage = self.symbols.size() > 2 * self.live_symbols + 4096;
+        if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
+            self.start_afresh();
+        }
+        self.fleet.settle();
+        self.demand.settle();
+    }
+
+    /// Numbers all texts anew and classes all machines by the keys that requirements mention now.
+    fn start_afresh(&mut self) {
+        let mut symbols = Symbols::default();
+        self.matching = Matching::default();
+        self.demand.recompile(&mut symbols, &mut self.matching);
+        self.fleet.refile(&mut symbols);
+        symbols.classes_stale = false;
+        self.live_symbols = symbols.size();
+        self.symbols = symbols;
+    }
+
+    /// By cluster: whether its excess machines may be reclaimed.
+    fn reclaimable(&self) -> Vec<bool> {
+        let mut reclaimable = vec![false; self.symbols.cluster_count()];
+        for cluster in self.heard.iter().filter_map(|id| self.symbols.known_cluster(id)) {
+            reclaimable[cluster.at()] = true;
+        }
+        for cluster in interim::held_clusters(&self.demand) {
+            reclaimable[cluster.at()] = false;
+        }
+        reclaimable
+    }
+
+    fn claimed_ids(&self, claimed: &[bool]) -> Vec<MachineId> {
+        let slots = self.fleet.in_id_order().iter().filter(|slot| claimed[slot.at()]);
+        slots.filter_map(|slot| Some(self.fleet.machine(*slot)?.id.clone())).collect()
+    }
+}
+
+/// The actions that carry out what a row acquired.
+fn acquisitions(fleet: &Fleet, row: &Row, outcome: &Outcome, actions: &mut Vec<Action>) {
+    let action = |slot: &Slot| {
+        let kind = match fleet.state(*slot) {
+            MachineState::Idle => ActionKind::Bootstrap,
+            _ => ActionKind::Provision,
+        };
+        Some(Action {
+            kind,
+            machine: fleet.machine(*slot)?.id.clone(),
+            cluster: Some(row.key.cluster.clone()),
+            need: Some(row.need.clone()),
+            need_key: Some(row.key.clone()),
+            grace: Duration::ZERO,
+            preemptor_priority: 0,
+        })
+    };
+    actions.extend(outcome.acquired.iter().filter_map(action));
+}

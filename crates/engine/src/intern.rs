@@ -1,0 +1,212 @@
+//! Text becomes numbers when it enters the engine, so that no phase compares strings.
+//!
+//! Numbers depend on the order of arrival. They identify; they never order anything that a decision depends on.
+
+use std::sync::Arc;
+
+use bigfleet_types::{ClusterId, NeedKey};
+use hashbrown::{HashMap, HashSet};
+use rustc_hash::FxBuildHasher;
+
+use crate::lanes::Dimensions;
+
+pub(crate) type Map<K, V> = HashMap<K, V, FxBuildHasher>;
+pub(crate) type Set<K> = HashSet<K, FxBuildHasher>;
+
+/// Declares a dense index into one table.
+macro_rules! index {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name(u32);
+
+        #[allow(dead_code, reason = "not every table needs both directions")]
+        impl $name {
+            /// The index of a position. Memory ends long before 2^32 entries.
+            pub(crate) fn new(position: usize) -> Self {
+                Self(u32::try_from(position).unwrap_or(u32::MAX))
+            }
+
+            /// The position in the table.
+            pub(crate) const fn at(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+pub(crate) use index;
+
+index! {
+    /// A cluster.
+    ClusterIx;
+    /// A label key that some live requirement mentions.
+    KeyIx;
+    /// A label value, instance type, zone, fingerprint or group.
+    ValueIx;
+    /// A fingerprint and group: what a machine is stamped for, or what a Need stamps.
+    StampIx;
+}
+
+impl ValueIx {
+    /// The machine has no such attribute.
+    pub(crate) const ABSENT: Self = Self(0);
+    /// A hostname that no live requirement mentions. Classes do not tell these apart.
+    pub(crate) const OTHER_HOST: Self = Self(1);
+    /// The empty text: present, but no domain.
+    pub(crate) const EMPTY: Self = Self(2);
+}
+
+impl StampIx {
+    /// No stamp at all.
+    pub(crate) const NONE: Self = Self(0);
+}
+
+/// A table of texts.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    numbers: Map<Arc<str>, u32>,
+    /// Numbers below this were handed out by hand.
+    reserved: u32,
+}
+
+impl Interner {
+    fn with_reserved(reserved: u32) -> Self {
+        Self { numbers: Map::default(), reserved }
+    }
+
+    /// The number of a text, new or known.
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    fn get(&self, text: &str) -> Option<u32> {
+        self.numbers.get(text).copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len() + self.reserved as usize
+    }
+}
+
+/// Every table of texts that the engine needs. Tables only grow; [`crate::Engine`] starts afresh when most of their
+/// content is dead.
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    clusters: Map<ClusterId, ClusterIx>,
+    names: Vec<ClusterId>,
+    keys: Interner,
+    key_texts: Vec<Arc<str>>,
+    values: Interner,
+    stamps: Map<(ValueIx, ValueIx), StampIx>,
+    hosts: Set<ValueIx>,
+    pub(crate) dimensions: Dimensions,
+    /// A requirement mentions a key or a hostname that the classes of machines do not reflect yet.
+    pub(crate) classes_stale: bool,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        let mut values = Interner::with_reserved(2);
+        values.intern("");
+        Self {
+            clusters: Map::default(),
+            names: Vec::new(),
+            keys: Interner::default(),
+            key_texts: Vec::new(),
+            values,
+            stamps: Map::default(),
+            hosts: Set::default(),
+            dimensions: Dimensions::default(),
+            classes_stale: false,
+        }
+    }
+}
+
+impl Symbols {
+    pub(crate) fn cluster(&mut self, id: &ClusterId) -> ClusterIx {
+        if let Some(ix) = self.clusters.get(id) {
+            return *ix;
+        }
+        let ix = ClusterIx::new(self.names.len());
+        self.names.push(id.clone());
+        self.clusters.insert(id.clone(), ix);
+        ix
+    }
+
+    pub(crate) fn known_cluster(&self, id: &ClusterId) -> Option<ClusterIx> {
+        self.clusters.get(id).copied()
+    }
+
+    pub(crate) fn cluster_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The key of a live requirement; a new one makes the classes stale.
+    pub(crate) fn mention_key(&mut self, key: &Arc<str>) -> KeyIx {
+        let known = self.key_texts.len();
+        let ix = KeyIx(self.keys.intern(key));
+        if ix.at() == known {
+            self.key_texts.push(key.clone());
+            self.classes_stale = true;
+        }
+        ix
+    }
+
+    /// A hostname in a live requirement; a new one makes the classes stale.
+    pub(crate) fn mention_host(&mut self, host: &str) -> ValueIx {
+        let value = self.value(host);
+        self.classes_stale |= self.hosts.insert(value);
+        value
+    }
+
+    /// The keys that live requirements mention, by [`KeyIx`].
+    pub(crate) fn mentioned_keys(&self) -> &[Arc<str>] {
+        &self.key_texts
+    }
+
+    pub(crate) fn value(&mut self, text: &str) -> ValueIx {
+        ValueIx(self.values.intern(text))
+    }
+
+    /// A machine's hostname as classes see it.
+    pub(crate) fn host(&self, text: &str) -> ValueIx {
+        let value = self.values.get(text).map(ValueIx);
+        value.filter(|value| self.hosts.contains(value)).unwrap_or(ValueIx::OTHER_HOST)
+    }
+
+    pub(crate) fn stamp(&mut self, fingerprint: &str, group: &str) -> StampIx {
+        let pair = (self.value(fingerprint), self.value(group));
+        let next = StampIx::new(self.stamps.len() + 1);
+        *self.stamps.entry(pair).or_insert(next)
+    }
+
+    /// Where a machine for this Need goes, and what it is stamped with there.
+    pub(crate) fn destination(&mut self, key: &NeedKey) -> (ClusterIx, StampIx) {
+        (self.cluster(&key.cluster), self.stamp(&key.fingerprint.to_string(), key.group.as_str()))
+    }
+
+    /// How many texts and pairs are kept, for the decision to start afresh.
+    pub(crate) fn size(&self) -> usize {
+        self.values.len()
+            + self.stamps.len()
+            + self.names.len()
+            + self.key_texts.len()
+            + self.dimensions.len()
+    }
+
+    /// The place of each cluster in the byte order of the ids, by [`ClusterIx`].
+    pub(crate) fn cluster_ranks(&self) -> Vec<u32> {
+        let mut sorted: Vec<_> = (0..self.names.len()).collect();
+        sorted.sort_unstable_by(|a, b| self.names[*a].cmp(&self.names[*b]));
+        let mut ranks = vec![0; sorted.len()];
+        for (rank, position) in (0..).zip(sorted) {
+            ranks[position] = rank;
+        }
+        ranks
+    }
+}

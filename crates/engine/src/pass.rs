@@ -1,0 +1,178 @@
+//! One pass of decisions: who has claimed what so far, and how pools are walked.
+//!
+//! Claims only grow, but for the few that a Need gives back before the next one looks. So each pool has one cursor
+//! that all Needs share, and a walk costs what it takes, not what others took before.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::class::ClassIx;
+use crate::cost::AcquireKey;
+use crate::demand::Demand;
+use crate::fleet::Fleet;
+use crate::intern::{ClusterIx, Map, Symbols};
+use crate::lanes::LaneSet;
+use crate::matching::{Matching, ProfileIx};
+use crate::members::{Place, PoolIx, Slot};
+
+/// Which free machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tier {
+    Idle,
+    Speculative,
+}
+
+/// A sorted list of acquisition candidates, shared by all Needs that see the same order.
+pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
+
+/// The state of one pass.
+pub(crate) struct Pass<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) demand: &'a Demand,
+    pub(crate) symbols: &'a Symbols,
+    pub(crate) matching: &'a mut Matching,
+    claimed: Vec<bool>,
+    /// By pool: every member before this position is claimed.
+    cursor: Vec<usize>,
+    /// Bound pools by cluster that may have unclaimed members.
+    open: Map<ClusterIx, Vec<PoolIx>>,
+    /// By pool: dropped from `open` because nothing was left.
+    exhausted: Vec<bool>,
+    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+}
+
+/// What a visitor did with a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Claimed it; go on.
+    Claimed,
+    /// Does not want it, nor any other of its pool.
+    SkipPool,
+    /// Wants no more. The machine stays unclaimed.
+    Stop,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn new(
+        fleet: &'a Fleet,
+        demand: &'a Demand,
+        symbols: &'a Symbols,
+        matching: &'a mut Matching,
+    ) -> Self {
+        Self {
+            fleet,
+            demand,
+            symbols,
+            matching,
+            claimed: vec![false; fleet.slots()],
+            cursor: vec![0; fleet.pools.len()],
+            open: Map::default(),
+            exhausted: vec![false; fleet.pools.len()],
+            candidates: Map::default(),
+        }
+    }
+
+    /// The claims of all Needs, by slot.
+    pub(crate) fn into_claims(self) -> Vec<bool> {
+        self.claimed
+    }
+
+    pub(crate) fn claim(&mut self, slot: Slot) {
+        debug_assert!(!self.claimed[slot.at()], "a machine is claimed at most once");
+        self.claimed[slot.at()] = true;
+    }
+
+    /// Gives a claim back, for the Needs that follow.
+    pub(crate) fn unclaim(&mut self, slot: Slot) {
+        self.claimed[slot.at()] = false;
+        let ix = self.fleet.pool(slot);
+        let pool = self.fleet.pools.get(ix);
+        let rank = self.fleet.rank(slot);
+        let position = pool.members().partition_point(|other| self.fleet.rank(*other) < rank);
+        let cursor = &mut self.cursor[ix.at()];
+        *cursor = (*cursor).min(position);
+        if std::mem::take(&mut self.exhausted[ix.at()])
+            && let Place::Bound(binding) = pool.place
+        {
+            self.open.entry(binding.cluster).or_default().push(ix);
+        }
+    }
+
+    /// The first unclaimed machine of a pool.
+    pub(crate) fn head(&mut self, ix: PoolIx) -> Option<Slot> {
+        let members = self.fleet.pools.get(ix).members();
+        let cursor = &mut self.cursor[ix.at()];
+        let ahead = members.get(*cursor..).unwrap_or_default();
+        let skipped = ahead.iter().position(|slot| !self.claimed[slot.at()]).unwrap_or(ahead.len());
+        *cursor += skipped;
+        members.get(*cursor).copied()
+    }
+
+    /// The bound pools of a cluster that have unclaimed members.
+    pub(crate) fn open_pools(&mut self, cluster: ClusterIx) -> &[PoolIx] {
+        let fleet = self.fleet;
+        let all = || fleet.pools.bound(cluster).to_vec();
+        let mut list = std::mem::take(self.open.entry(cluster).or_insert_with(all));
+        list.retain(|ix| {
+            let open = self.head(*ix).is_some();
+            self.exhausted[ix.at()] = !open;
+            open
+        });
+        let kept = self.open.entry(cluster).or_default();
+        *kept = list;
+        kept
+    }
+
+    /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the
+    /// order of ids. `pools` is sorted by key. Says whether the visitor stopped the walk.
+    pub(crate) fn walk<K: Ord>(
+        &mut self,
+        pools: &[(K, PoolIx)],
+        mut visit: impl FnMut(&mut Self, Slot, ClassIx) -> Step,
+    ) -> bool {
+        for equals in pools.chunk_by(|a, b| a.0 == b.0) {
+            let stopped = match equals {
+                [(_, only)] => self.walk_pool(*only, &mut visit),
+                _ => self.walk_merged(equals, &mut visit),
+            };
+            if stopped {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn walk_pool(&mut self, pool: PoolIx, visit: &mut impl FnMut(&mut Self, Slot, ClassIx) -> Step) -> bool {
+        let class = self.fleet.pools.get(pool).class;
+        while let Some(slot) = self.head(pool) {
+            match visit(self, slot, class) {
+                Step::Claimed => {}
+                Step::SkipPool => return false,
+                Step::Stop => return true,
+            }
+        }
+        false
+    }
+
+    fn walk_merged<K>(
+        &mut self,
+        pools: &[(K, PoolIx)],
+        visit: &mut impl FnMut(&mut Self, Slot, ClassIx) -> Step,
+    ) -> bool {
+        let mut heads = BinaryHeap::with_capacity(pools.len());
+        for (_, pool) in pools {
+            heads.extend(self.head(*pool).map(|slot| Reverse((self.fleet.rank(slot), slot, *pool))));
+        }
+        while let Some(Reverse((_, slot, pool))) = heads.pop() {
+            let class = self.fleet.pools.get(pool).class;
+            match visit(self, slot, class) {
+                Step::Claimed => {
+                    heads.extend(self.head(pool).map(|next| Reverse((self.fleet.rank(next), next, pool))));
+                }
+                Step::SkipPool => {}
+                Step::Stop => return true,
+            }
+        }
+        false
+    }
+}

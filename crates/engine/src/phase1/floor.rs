@@ -1,0 +1,61 @@
+//! The floor guarantee: some machine of a Need is as large as its largest pod, or one such is acquired.
+
+use bigfleet_types::MachineState;
+
+use super::{Work, credit};
+use crate::demand::Row;
+use crate::lanes::Sum;
+use crate::members::Slot;
+use crate::pass::{Pass, Step};
+
+/// Runs after the credit walk, whether that covered the Need or not.
+pub(super) fn guarantee(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
+    if work.floor_met || row.min_unit.is_zero() {
+        return;
+    }
+    match claim_first_that_covers(pass, row, work) {
+        // Smaller machines make room, but never for one that does not run yet.
+        Some(slot) if pass.fleet.state(slot) == MachineState::Configured => release_surplus(pass, row, work),
+        Some(_) => {}
+        None => work.remaining.raise(&row.min_unit),
+    }
+}
+
+/// Credits the first unclaimed machine of the walk that covers the floor, whether it is otherwise needed or not.
+fn claim_first_that_covers(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Option<Slot> {
+    for part in credit::Part::ALL {
+        let pools = credit::pools(pass, row, part);
+        let mut found = None;
+        pass.walk(&pools, |pass, slot, class| {
+            if !pass.fleet.classes.capacity(class).covers(&row.min_unit) {
+                return Step::SkipPool;
+            }
+            found = Some(slot);
+            Step::Stop
+        });
+        if let Some(slot) = found {
+            work.credit(pass, row, slot);
+            return Some(slot);
+        }
+    }
+    None
+}
+
+/// Gives back each machine credited before the last one, last first, without which the rest still covers the Need.
+fn release_surplus(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
+    let Some(floor) = work.credited.pop() else { return };
+    let mut sum = Sum::default();
+    sum.add(pass.fleet.capacity(floor));
+    work.credited.iter().for_each(|slot| sum.add(pass.fleet.capacity(*slot)));
+    let mut kept = Vec::with_capacity(work.credited.len() + 1);
+    for slot in work.credited.drain(..).rev() {
+        if sum.spare(pass.fleet.capacity(slot), &row.aggregate) {
+            pass.unclaim(slot);
+        } else {
+            kept.push(slot);
+        }
+    }
+    kept.reverse();
+    kept.push(floor);
+    work.credited = kept;
+}
