@@ -1,0 +1,51 @@
+//! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
+
+mod guards;
+mod licenses;
+mod schema;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development commands of BigFleet.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything that a change must pass, in order; stops at the first failure.
+    Test,
+    /// Checks that keep the repository in shape: arrows, purity, file length, documents.
+    Guards,
+    /// Compares the wire schema with the committed one.
+    Schema {
+        /// Write additions to the committed schema. A change that breaks peers is never accepted.
+        #[arg(long)]
+        accept: bool,
+    },
+    /// Checks licences, banned crates and sources of everything that is linked in (needs cargo-deny).
+    Licenses,
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Test => test::run(),
+        Command::Guards => guards::run(),
+        Command::Schema { accept } => schema::run(accept),
+        Command::Licenses => licenses::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
