@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_proto::v1alpha1::{ClusterCapacityNeeds, OperatorMessage, ShardMessage};
-use bigfleet_types::MachineId;
+use bigfleet_proto::v1alpha1::{BootstrapRequest, ClusterCapacityNeeds, OperatorMessage, ShardMessage};
+use bigfleet_types::{MachineId, UnixNanos};
+use bytes::Bytes;
 
 /// Something happened.
 #[derive(Debug, Clone)]
@@ -15,14 +16,32 @@ pub enum Input {
     Request(Arc<CapacityRequest>),
     /// A CapacityRequest is gone.
     RequestGone(Uid),
+    /// A list of the CapacityRequests begins. The requests that follow, up to [`Input::Synced`], replace all that is
+    /// known; until then the old ones stay in force. Needed for a second list only.
+    Listing,
     /// Every object has been seen once: from now on the aggregate is the cluster's whole demand.
     Synced,
+    /// The CapacityRequests cannot be read any more (forbidden, no such kind). No roll-up until the next
+    /// [`Input::Synced`]; a watch that is merely interrupted is no reason to say so.
+    Unsynced,
+    /// An UpcomingNode of ours that the cluster holds, at start and when it changes.
+    UpcomingNode(Box<UpcomingNode>),
+    /// An UpcomingNode is gone.
+    UpcomingNodeGone(MachineId),
+    /// An AvailableCapacity of ours that the cluster holds, at start.
+    AvailableCapacity(Box<AvailableCapacity>),
+    /// The version of the API server, such as `v1.33.1`.
+    ServerVersion(String),
     /// A node appeared or changed.
     Node(Arc<Node>),
     /// A node is gone.
     NodeGone(String),
-    /// A pod that is bound to a node appeared or changed.
+    /// A pod that is bound to a node appeared or changed. Kept only for nodes under [`Output::WatchPods`]; others may
+    /// be sent and are ignored.
     Pod(Arc<Pod>),
+    /// Every pod of the node has been sent since [`Output::WatchPods`] asked for them. Before, no drain of the node
+    /// can end.
+    PodsListed(String),
     /// A pod is gone.
     PodGone(Uid),
     /// The session is up; Hello has been written by the shell.
@@ -175,6 +194,17 @@ pub enum Output {
         /// What.
         write: Write,
     },
+    /// Send the pods of a node as [`Input::Pod`] (also those sent before), then [`Input::PodsListed`], then their
+    /// changes.
+    WatchPods {
+        /// The node.
+        node: String,
+    },
+    /// The node's pods are of no interest any more.
+    UnwatchPods {
+        /// The node.
+        node: String,
+    },
     /// Tell people (an Event on the object).
     Event {
         /// What it is about: kind and name.
@@ -237,6 +267,22 @@ pub enum Write {
         /// The grace to give it.
         grace: Duration,
     },
+    /// Delete a pod without grace, with its uid as precondition.
+    DeletePod {
+        /// The pod.
+        pod: Uid,
+        /// Where it lives.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Delete a node whose machine has left, with its uid as precondition.
+    DeleteNode {
+        /// The node.
+        node: String,
+        /// Its uid.
+        uid: Uid,
+    },
     /// Create or update the UpcomingNode of a machine.
     PutUpcomingNode(Box<UpcomingNode>),
     /// Delete the UpcomingNode of a machine.
@@ -282,6 +328,10 @@ pub struct UpcomingNode {
     pub labels: BTreeMap<String, String>,
     /// What it offers pods.
     pub resources: BTreeMap<String, String>,
+    /// Its taints: key, value, effect.
+    pub taints: Vec<(String, String, String)>,
+    /// When the operator first heard of it.
+    pub provisioning_start: Option<UnixNanos>,
     /// Its provider id; empty when unknown.
     pub provider_id: String,
     /// How far it is.
@@ -307,4 +357,21 @@ pub struct AvailableCapacity {
     pub cost_per_hour: String,
     /// What one machine offers.
     pub resources: BTreeMap<String, String>,
+}
+
+/// Makes what lets a machine join the cluster. Works without I/O: the shard waits.
+pub trait Render: Send + Sync {
+    /// Renders the data for one machine.
+    ///
+    /// # Errors
+    /// Why there is none, in one line without secrets.
+    fn render(&self, request: &BootstrapRequest) -> Result<Rendered, String>;
+}
+
+/// What lets a machine join. A secret: neither printed nor kept.
+pub struct Rendered {
+    /// The data.
+    pub user_data: Bytes,
+    /// How long it may be used from now on.
+    pub ttl: Duration,
 }

@@ -2,4 +2,5 @@
 //!
 //! [`io`] is the boundary of the core, a plain value without I/O that any shell can drive.
 
+pub mod core;
 pub mod io;
