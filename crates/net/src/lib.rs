@@ -5,13 +5,15 @@
 //! * [`grpc`]: a server with keep-alive whose shutdown always ends.
 //! * [`channel`]: lazily connected client channels.
 //! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
-//! * [`backoff`], [`limits`], [`metrics`], [`ids`]: delays, message sizes, histogram families, random ids.
+//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`]: delays, message sizes, histogram families, random
+//!   ids, the process's clock.
 //!
 //! Nothing here decides anything about machines or demand.
 
 pub mod admin;
 pub mod backoff;
 pub mod channel;
+pub mod clock;
 pub mod grpc;
 pub mod ids;
 pub mod limits;

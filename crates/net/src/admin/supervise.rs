@@ -28,6 +28,12 @@ impl Supervised {
         *self.bound.borrow()
     }
 
+    /// Follows where it is bound, after `self` is gone too.
+    #[must_use]
+    pub fn bound(&self) -> watch::Receiver<Option<SocketAddr>> {
+        self.bound.clone()
+    }
+
     /// Waits until it is bound. `None` when it was stopped before that.
     pub async fn wait_bound(&mut self) -> Option<SocketAddr> {
         self.bound.wait_for(Option::is_some).await.ok().and_then(|bound| *bound)
