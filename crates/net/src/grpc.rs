@@ -17,13 +17,11 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 
 use crate::limits;
-use crate::listen::Listener;
+use crate::listen::{Listener, next_connection};
 use socket::Socket;
 
 /// How long cut connections may take to go away before the server leaves them to the runtime.
 const AFTER_CUT: Duration = Duration::from_secs(1);
-/// Pause after a failed accept that is not the peer's doing, such as running out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The transport ended although nobody asked it to.
 #[derive(Debug, thiserror::Error)]
@@ -122,38 +120,4 @@ fn accept(listener: Listener, cut: CancellationToken) -> impl Stream<Item = std:
     let socket = listener.into_socket();
     stream::unfold(socket, async |socket| Some((next_connection(&socket).await, socket)))
         .map(move |stream| Ok(Socket::new(stream, cut.clone())))
-}
-
-/// Waits for the next connection and sets its options: the server builder's own do nothing for connections that
-/// are handed to it.
-pub(crate) async fn next_connection(socket: &tokio::net::TcpListener) -> tokio::net::TcpStream {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    loop {
-        match socket.accept().await {
-            Ok((stream, _)) => {
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "cannot set nodelay; the connection is used as it is");
-                }
-                return stream;
-            }
-            Err(e) if matches!(e.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections; trying again");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn accepted_connections_send_without_delay() {
-        let listener = crate::listen::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.dial_addr();
-        let _client = tokio::net::TcpStream::connect(addr).await.unwrap();
-        assert!(next_connection(&listener.into_socket()).await.nodelay().unwrap());
-    }
 }

@@ -7,8 +7,12 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Pause after a failed accept that is not the peer's doing, such as running out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why an address is not listened on.
 #[derive(Debug, thiserror::Error)]
@@ -211,6 +215,27 @@ async fn bind_all(port: u16) -> io::Result<TcpListener> {
     }
 }
 
+/// Waits for the next connection and sets its options: the server builder's own do nothing for connections that
+/// are handed to it.
+pub(crate) async fn next_connection(socket: &TcpListener) -> TcpStream {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    loop {
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "cannot set nodelay; the connection is used as it is");
+                }
+                return stream;
+            }
+            Err(e) if matches!(e.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +285,12 @@ mod tests {
         ] {
             assert_eq!(dialable(bound.parse().unwrap()), dial.parse().unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn accepted_connections_send_without_delay() {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.dial_addr()).await.unwrap();
+        assert!(next_connection(&listener.into_socket()).await.nodelay().unwrap());
     }
 }

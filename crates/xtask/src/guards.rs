@@ -5,6 +5,7 @@
 mod docs;
 mod files;
 mod graph;
+mod links;
 mod purity;
 
 use anyhow::{Result, bail};
@@ -17,6 +18,7 @@ const GUARDS: &[Guard] = &[
     ("clippy refuses clocks, files, threads and random order in pure crates", purity::check),
     ("files are short, well named and free of paths of one machine", files::check),
     ("every command in a document is exercised", docs::check),
+    ("links between documents lead somewhere", links::check),
 ];
 
 /// Runs every guard and prints what each found.

@@ -15,8 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Pages;
-use crate::grpc::next_connection;
-use crate::listen::{self, Listener};
+use crate::listen::{self, Listener, next_connection};
 
 /// What one client may take of the process.
 #[derive(Debug, Clone, Copy)]
