@@ -52,7 +52,7 @@ pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rol
 
     let mut texts = Texts::default();
     let mut profiles: HashMap<Fingerprint, Arc<Profile>> = HashMap::new();
-    let mut index: HashMap<(Fingerprint, Group), usize> = HashMap::new();
+    let mut index: HashMap<(Fingerprint, Group), usize> = HashMap::with_capacity(message.needs.len());
     let mut needs: Vec<Need> = Vec::with_capacity(message.needs.len());
     for (i, row) in message.needs.iter().enumerate() {
         let mut need =
