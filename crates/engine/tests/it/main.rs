@@ -1,5 +1,9 @@
 //! Tests of the engine through its public interface.
-#![allow(clippy::unwrap_used, clippy::cloned_ref_to_slice_refs, reason = "helpers of tests, too, may fail a test; a test reads better with values")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cloned_ref_to_slice_refs,
+    reason = "helpers of tests, too, may fail a test; a test reads better with values"
+)]
 
 mod cost_and_order;
 mod demand_table;
