@@ -4,7 +4,7 @@ use bigfleet_engine::{Eligibility, UnmetReason};
 use bigfleet_types::{MachineState, WhenUnsatisfiable, keys};
 
 use crate::dsl::{
-    GPU, M, claimed, count, decide, gpu, gpu_need, gpus, lines, machine, need, vector, verdict,
+    GPU, M, claimed, count, decide, gpu, gpu_need, gpus, lines, machine, need, secs, vector, verdict,
 };
 use crate::world::World;
 
@@ -234,8 +234,7 @@ fn ex68_creating_machines_of_unknown_destination_are_credited_last() {
 #[test]
 fn equals_do_not_take_each_others_machines() {
     // Without the first round the earlier Need would take the later one's machine, which would buy another.
-    let (first, second) =
-        (gpu_need(0, 1).arrival(crate::dsl::secs(1)), gpu_need(0, 1).group("g").arrival(crate::dsl::secs(2)));
+    let (first, second) = (gpu_need(0, 1).arrival(secs(1)), gpu_need(0, 1).group("g").arrival(secs(2)));
     let fleet = [gpu("c").configured("a").of(&second.build()), gpu("s").speculative()];
     let decisions = decide(&fleet, &[("a", &[first.clone(), second.clone()])]);
     assert_eq!(lines(&decisions), ["Provision s a"]);
@@ -285,4 +284,19 @@ fn a_need_of_nothing_is_content() {
     let decisions = decide(&gpus(2, "i", |m| m), &[("a", &[need(0, "").floor("nvidia.com/gpu=8")])]);
     assert!(decisions.actions.is_empty() && decisions.verdicts[0].satisfied);
     assert_eq!(decisions.verdicts[0].claimed, 0);
+}
+
+#[test]
+fn what_a_floor_gives_back_serves_the_next_need() {
+    // `hungry` looks at the cluster's machines while `floored` holds them all; `small` must see what came back.
+    let hungry = need(10, "example.com/foo=1").group("h").arrival(secs(1));
+    let floored = need(10, "cpu=8").floor("cpu=4").arrival(secs(2));
+    let small = need(1, "cpu=4");
+    let stamp = floored.build();
+    let mut fleet: Vec<_> =
+        (0..4).map(|i| machine(&format!("c{i}")).has("cpu=2").configured("a").of(&stamp)).collect();
+    fleet.push(machine("orphan").has("cpu=4").configured("a"));
+    let decisions = decide(&fleet, &[("a", &[hungry, floored, small.clone()])]);
+    assert!(verdict(&decisions, "a", &small).satisfied);
+    assert!(decisions.actions.is_empty());
 }
