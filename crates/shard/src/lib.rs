@@ -3,6 +3,15 @@
 //! [`control`] decides: a plain value that takes [`io::Input`] and time and gives [`io::Output`]. Everything else is
 //! the thin shell around it.
 
+pub mod audit;
 pub mod control;
+pub mod epoch;
+pub mod inspect;
 pub mod io;
+mod log_limit;
 pub mod metrics;
+pub mod options;
+pub mod outbox;
+pub mod provider_client;
+pub mod service;
+mod session;

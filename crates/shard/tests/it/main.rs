@@ -1,0 +1,14 @@
+//! Tests of the shard's shell over real sockets and files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod shell_audit;
+mod shell_epoch;
+mod shell_fake;
+mod shell_logs;
+mod shell_operator;
+mod shell_outbox;
+mod shell_provider;
+mod shell_service;
+mod shell_session;
+mod shell_shard;
