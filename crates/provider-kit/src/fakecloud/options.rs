@@ -1,0 +1,294 @@
+//! The fake cloud's options.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::boot::BootCommand;
+use super::catalogue::{Class, Profile, Seeds};
+use crate::instance::{Instance, Invalid};
+use crate::kind::Kind;
+use crate::table::Binding;
+
+/// The variable that sets how long a Create takes.
+const CREATE_LATENCY: &str = "BIGFLEET_FAKE_CREATE_LATENCY";
+
+/// Why options are refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidOptions {
+    /// A field is out of its range.
+    #[error("fakecloud option {field}: {problem}")]
+    Field {
+        /// The field.
+        field: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// The seeds would hold an impossible machine.
+    #[error("fakecloud seed {0}")]
+    Seed(#[from] Invalid),
+}
+
+/// A range of times; each machine gets one of its own from it, always the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// The shortest, in milliseconds.
+    pub min_ms: u64,
+    /// The longest, in milliseconds; not below `min_ms`.
+    pub max_ms: u64,
+}
+
+impl Latency {
+    /// Exactly this long, to the millisecond.
+    #[must_use]
+    pub fn fixed(duration: Duration) -> Self {
+        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self { min_ms: ms, max_ms: ms }
+    }
+
+    /// The time at `fraction` (0 to 999 thousandths) of the range.
+    #[must_use]
+    pub fn at(self, thousandths: u64) -> Duration {
+        let span = self.max_ms.saturating_sub(self.min_ms);
+        Duration::from_millis(self.min_ms.saturating_add(span.saturating_mul(thousandths.min(999)) / 999))
+    }
+}
+
+/// How long work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Latencies {
+    /// Create. Default 20 to 60 ms, as for all.
+    pub create: Latency,
+    /// Configure, before the hook and the boot command.
+    pub configure: Latency,
+    /// Drain, likewise.
+    pub drain: Latency,
+    /// Delete.
+    pub delete: Latency,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let short = Latency { min_ms: 20, max_ms: 60 };
+        Self { create: short, configure: short, drain: short, delete: short }
+    }
+}
+
+impl Latencies {
+    /// The range for one kind.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Latency {
+        match kind {
+            Kind::Create => self.create,
+            Kind::Configure => self.configure,
+            Kind::Drain => self.drain,
+            Kind::Delete => self.delete,
+        }
+    }
+
+    /// Sets the range for one kind.
+    pub fn set(&mut self, kind: Kind, latency: Latency) {
+        *match kind {
+            Kind::Create => &mut self.create,
+            Kind::Configure => &mut self.configure,
+            Kind::Drain => &mut self.drain,
+            Kind::Delete => &mut self.delete,
+        } = latency;
+    }
+}
+
+/// A loss of quota at a given time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shed {
+    /// When, in seconds after the start.
+    pub at_seconds: u64,
+    /// The fraction of Speculative slots that is kept, 0 to 1.
+    pub keep: f64,
+}
+
+/// What the fake cloud has and how it behaves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// A catalogue by name. Default none.
+    pub profile: Profile,
+    /// Machines of the default shapes. Default none.
+    pub seeds: Seeds,
+    /// A catalogue of one's own, beside the others.
+    pub classes: Vec<Class>,
+    /// Allocatable cpu, memory and ephemeral storage of the default shapes and `classes`, times this. Default 1.
+    pub density_multiplier: u64,
+    /// Answer each call when its work has ended, and take no time for it. For tests only. Default false.
+    pub instant: bool,
+    /// How long work takes; without effect when `instant`.
+    pub latency: Latencies,
+    /// A program that makes hosts join and leave.
+    pub boot: Option<BootCommand>,
+    /// Whether Delete works. Default true.
+    pub can_delete: bool,
+    /// Whether work goes on after a restart; otherwise its machines fail. Default true.
+    pub resume: bool,
+    /// A loss of quota.
+    pub shed: Option<Shed>,
+    /// Expected failures a second for each Configured machine. Default 0.
+    pub failures_per_second: f64,
+    /// Where chance begins.
+    pub random_seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: Profile::None,
+            seeds: Seeds::default(),
+            classes: Vec::new(),
+            density_multiplier: 1,
+            instant: false,
+            latency: Latencies::default(),
+            boot: None,
+            can_delete: true,
+            resume: true,
+            shed: None,
+            failures_per_second: 0.0,
+            random_seed: 1,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every field and every machine that they make.
+    ///
+    /// # Errors
+    /// The first field that is out of its range, or machine that cannot be.
+    pub fn validate(&self) -> Result<(), InvalidOptions> {
+        let field =
+            |field: &str, problem: String| Err(InvalidOptions::Field { field: field.into(), problem });
+        if self.density_multiplier == 0 {
+            return field("density_multiplier", "is 0, must be at least 1".into());
+        }
+        let rate = self.failures_per_second;
+        if !(rate.is_finite() && rate >= 0.0) {
+            return field("failures_per_second", format!("is {rate}, must be finite and at least 0"));
+        }
+        if let Some(shed) = self.shed
+            && !(0.0..=1.0).contains(&shed.keep)
+        {
+            return field("shed.keep", format!("is {}, must be from 0 to 1", shed.keep));
+        }
+        for kind in Kind::ALL {
+            let Latency { min_ms, max_ms } = self.latency.of(kind);
+            if min_ms > max_ms {
+                let name = format!("latency.{}", kind.name().to_lowercase());
+                return field(&name, format!("min_ms {min_ms} is above max_ms {max_ms}"));
+            }
+        }
+        for (at, class) in self.classes.iter().enumerate() {
+            if class.name.is_empty() {
+                return field(
+                    &format!("classes[{at}].name"),
+                    "is empty; machine ids are made from it".into(),
+                );
+            }
+        }
+        let (instances, bound) = self.seeds();
+        let mut ids = std::collections::BTreeSet::new();
+        for instance in instances.iter().chain(bound.iter().map(|(instance, _)| instance)) {
+            if !ids.insert(instance.validate(false)?) {
+                return Err(Invalid::Duplicate { id: instance.id.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the environment says: `BIGFLEET_FAKE_CREATE_LATENCY`, such as `30s`. What cannot be read is
+    /// ignored with a warning.
+    #[must_use]
+    pub fn take_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        if let Some(text) = variable(CREATE_LATENCY) {
+            match parse_duration(&text) {
+                Some(duration) => self.latency.create = Latency::fixed(duration),
+                None => {
+                    tracing::warn!(
+                        value = text,
+                        "{CREATE_LATENCY} is no duration such as 30s; it is ignored"
+                    );
+                }
+            }
+        }
+        self
+    }
+
+    pub(super) fn seeds(&self) -> (Vec<Instance>, Vec<(Instance, Binding)>) {
+        let mut instances = self.profile.instances();
+        instances.extend(self.seeds.instances(self.density_multiplier));
+        instances.extend(self.classes.iter().flat_map(|class| class.instances(self.density_multiplier)));
+        (instances, self.seeds.bound(self.density_multiplier))
+    }
+}
+
+/// Reads a duration such as `500ms`, `10s`, `1h30m` or `0`. `None` when it is none.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let amount: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+        let (unit, ms) = units.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        total = total.checked_add(Duration::from_millis(amount.checked_mul(ms)?))?;
+        rest = &rest[unit.len()..];
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_sets_the_create_latency_or_is_ignored() {
+        for (text, ms) in [("30s", 30_000), ("1m30s", 90_000), ("250ms", 250), ("0", 0)] {
+            let options = Options::default().take_environment(|_| Some(text.into()));
+            assert_eq!(options.latency.create, Latency { min_ms: ms, max_ms: ms }, "{text}");
+        }
+        for text in ["", "soon", "5", "-1s", "10 s"] {
+            let options = Options::default().take_environment(|_| Some(text.into()));
+            assert_eq!(options, Options::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_options_name_their_field() {
+        let bad: [(&str, fn(&mut Options)); 5] = [
+            ("density_multiplier", |o| o.density_multiplier = 0),
+            ("failures_per_second", |o| o.failures_per_second = f64::NAN),
+            ("shed.keep", |o| o.shed = Some(Shed { at_seconds: 1, keep: 1.5 })),
+            ("latency.drain", |o| o.latency.drain = Latency { min_ms: 2, max_ms: 1 }),
+            ("classes[0].name", |o| o.classes.push(Class::default())),
+        ];
+        for (field, breaks) in bad {
+            let mut options = Options::default();
+            breaks(&mut options);
+            let error = options.validate().unwrap_err().to_string();
+            assert!(error.contains(field), "{field}: {error}");
+        }
+    }
+
+    #[test]
+    fn options_read_from_a_file_refuse_unknown_fields() {
+        let options: Options = serde_json::from_str(r#"{"profile": "dev", "seeds": {"spot": 3}}"#).unwrap();
+        assert_eq!((options.profile, options.seeds.spot, options.can_delete), (Profile::Dev, 3, true));
+        assert!(serde_json::from_str::<Options>(r#"{"seeds": {"spott": 3}}"#).is_err());
+    }
+}

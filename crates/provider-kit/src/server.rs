@@ -1,0 +1,291 @@
+//! The provider at work: the table behind its journal, the back end behind its gates, the calls on the wire.
+
+mod gates;
+mod handle;
+mod journal;
+mod metrics;
+mod reconcile;
+mod service;
+mod work;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigfleet_net::{admin, limits};
+use bigfleet_proto::v1alpha1 as pb;
+use bigfleet_types::MachineId;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::Status;
+
+use crate::backend::{self, Backend};
+use crate::blob::Blob;
+use crate::faults::Faults;
+use crate::instance::Invalid;
+use crate::kind::Kind;
+use crate::store::{self, Store};
+use crate::table::{Ack, Call, Checks, Table, Unreadable};
+use gates::Gates;
+use journal::Journal;
+use metrics::Metrics;
+use work::Begin;
+
+pub use handle::{Failed, Handle};
+pub use journal::NotStored;
+pub use reconcile::Reconciled;
+
+/// How long work of each kind may take before the machine fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Create; default 5 min.
+    pub create: Duration,
+    /// Configure and the node-ready check together; default 5 min.
+    pub configure: Duration,
+    /// Drain; default 10 min.
+    pub drain: Duration,
+    /// Delete; default 5 min.
+    pub delete: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        Self { create: minutes(5), configure: minutes(5), drain: minutes(10), delete: minutes(5) }
+    }
+}
+
+impl Timeouts {
+    /// One limit for every kind, in place of the defaults.
+    #[must_use]
+    pub fn all(limit: Duration) -> Self {
+        Self { create: limit, configure: limit, drain: limit, delete: limit }
+    }
+
+    /// The limit for one kind.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Duration {
+        match kind {
+            Kind::Create => self.create,
+            Kind::Configure => self.configure,
+            Kind::Drain => self.drain,
+            Kind::Delete => self.delete,
+        }
+    }
+}
+
+/// How a provider runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Names the provider in metrics (`bigfleet_<name>_...`): lower-case letters, digits and `_`.
+    pub name: String,
+    /// What operation ids begin with; default `op`.
+    pub operation_prefix: String,
+    /// Limits of background work.
+    pub timeouts: Timeouts,
+    /// Whether an instance without a zone is refused; default false.
+    pub require_zone: bool,
+    /// How often the back end's own list is looked at after the start; `None` for never. Default 1 min.
+    pub reconcile_interval: Option<Duration>,
+    /// How long one look may take; default 30 s.
+    pub reconcile_timeout: Duration,
+    /// Answer a call only when its work has ended, so that each call lands in its stable state. For tests only:
+    /// callers must never depend on it. Default false.
+    pub settle_before_ack: bool,
+    /// Where `/metrics`, `/healthz` and `/readyz` are served; default nowhere.
+    pub metrics_addr: admin::Addr,
+    /// How long a stop waits for calls in flight; default 10 s.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "provider".into(),
+            operation_prefix: "op".into(),
+            timeouts: Timeouts::default(),
+            require_zone: false,
+            reconcile_interval: Some(Duration::from_secs(60)),
+            reconcile_timeout: Duration::from_secs(30),
+            settle_before_ack: false,
+            metrics_addr: admin::Addr::Off,
+            shutdown_grace: limits::SHUTDOWN_GRACE,
+        }
+    }
+}
+
+/// Why a provider does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The store refused the machines that the back end described.
+    #[error("what the back end describes cannot be stored: {0}")]
+    NotStored(NotStored),
+    /// The store holds what no version of the kit writes.
+    #[error("the store holds a record that makes no sense: {0}; restore it from a backup, or move it away")]
+    Unreadable(#[from] Unreadable),
+    /// The back end described something impossible.
+    #[error("the back end describes an impossible machine: {0}; nothing was started")]
+    Instance(#[from] Invalid),
+    /// The back end cannot say what it has.
+    #[error("the back end cannot describe its machines: {0}")]
+    Describe(#[from] backend::Error),
+    /// The back end did not say in time what it has.
+    #[error("the back end did not describe its machines within {0:?}")]
+    DescribeTimeout(Duration),
+    /// The system has no thread to give.
+    #[error("cannot start the store's thread: {0}")]
+    Thread(std::io::Error),
+}
+
+pub(crate) struct Shared {
+    journal: Journal,
+    gates: Arc<Gates>,
+    backend: Arc<dyn Backend>,
+    faults: Arc<dyn Faults>,
+    options: Options,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    running: Mutex<HashMap<MachineId, CancellationToken>>,
+    reconciling: tokio::sync::Mutex<()>,
+    stop: CancellationToken,
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, HashMap<MachineId, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+/// A provider from the inside: what its author's program, a double's knobs and tests use beside the wire. Clones are
+/// the same provider.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Provider {
+    /// Opens the store, adopts what the back end describes, and takes up interrupted work. Serves nothing yet.
+    async fn open(
+        backend: Arc<dyn Backend>,
+        faults: Arc<dyn Faults>,
+        options: Options,
+        mut store: Box<dyn Store>,
+        registry: &mut Registry,
+    ) -> Result<Self, StartError> {
+        let mut table = Table::new(options.operation_prefix.clone());
+        for change in store.load()? {
+            table.apply(change)?;
+        }
+        table.audit()?;
+        let interrupted = table.interrupted();
+        let metrics = Metrics::register(registry, &options.name);
+        let shared = Shared {
+            journal: Journal::start(table, store).map_err(StartError::Thread)?,
+            gates: Arc::new(Gates::default()),
+            backend,
+            faults,
+            options,
+            metrics,
+            tasks: TaskTracker::new(),
+            running: Mutex::default(),
+            reconciling: tokio::sync::Mutex::default(),
+            stop: CancellationToken::new(),
+        };
+        let provider = Self { shared: Arc::new(shared) };
+        if let Err(error) = provider.seed().await {
+            provider.close().await;
+            return Err(error);
+        }
+        for work in interrupted {
+            tracing::info!(machine = %work.machine_id, kind = %work.kind, "taking up work that a restart interrupted");
+            let cancel = provider.register(&work);
+            provider.spawn_work(work, Begin::Resumed, cancel);
+        }
+        Ok(provider)
+    }
+
+    /// One accepted call: judged, made durable, answered, and its work started.
+    async fn dispatch(&self, call: Call, blob: Option<Blob>) -> Result<Ack, Status> {
+        let shared = &self.shared;
+        let gate = shared.gates.hold(&call.machine).await;
+        let (plan, durable) = shared.journal.plan(|table| {
+            let mut plan = table.plan(&call, &BackendChecks(&*shared.backend));
+            let change = plan.change.take();
+            (plan, change)
+        });
+        durable.wait().await.map_err(|error| {
+            shared.metrics.store_errors.inc();
+            Status::unavailable(format!("nothing was changed: {error}"))
+        })?;
+        // Under the gate, so that whoever fails the machine next finds the work to stop.
+        let work = plan.work.map(|work| (self.register(&work), work));
+        drop(gate);
+        let mut ack = plan.answer?;
+        if let Some((cancel, work)) = work {
+            if shared.options.settle_before_ack {
+                self.work(work, Begin::Fresh(blob), cancel).await;
+                if let Some(machine) = self.machine(call.machine.as_str()) {
+                    ack.machine = machine;
+                }
+            } else {
+                self.spawn_work(work, Begin::Fresh(blob), cancel);
+            }
+        }
+        Ok(ack)
+    }
+
+    /// One machine as callers see it, before any fault of a double.
+    #[must_use]
+    pub fn machine(&self, id: &str) -> Option<Arc<pb::Machine>> {
+        self.shared.journal.read().machine(id)
+    }
+
+    /// All machines in id order, likewise.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Arc<pb::Machine>> {
+        self.shared.journal.read().records().map(|(_, record)| Arc::clone(record.machine())).collect()
+    }
+
+    /// The revision that a List would answer with.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.shared.journal.read().head()
+    }
+
+    /// Changes that are planned and wait for the store.
+    #[must_use]
+    pub fn waiting_writes(&self) -> usize {
+        self.shared.journal.waiting()
+    }
+
+    /// Abandons work in flight (a restart takes it up), writes what waits, and closes the store.
+    async fn close(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        self.shared.journal.close().await;
+    }
+}
+
+struct BackendChecks<'a>(&'a dyn Backend);
+
+impl Checks for BackendChecks<'_> {
+    fn can_delete(&self, machine: &pb::Machine) -> bool {
+        self.0.can_delete(machine)
+    }
+
+    fn in_stock(&self, machine: &pb::Machine) -> Result<(), String> {
+        self.0.in_stock(machine)
+    }
+}

@@ -1,0 +1,91 @@
+//! What a provider counts. Names begin with `bigfleet_<name>_`.
+
+use std::time::Duration;
+
+use bigfleet_net::metrics::{Buckets, Labels, counter, counters, histograms};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tonic::Code;
+
+use crate::faults::Method;
+use crate::kind::Kind;
+
+/// The provider's metrics.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    requests: Family<Labels<2>, Counter>,
+    seconds: Family<Labels<1>, Histogram, Buckets>,
+    transitions: Family<Labels<2>, Counter>,
+    reconciles: Family<Labels<1>, Counter>,
+    pub(super) panics: Counter,
+    pub(super) store_errors: Counter,
+}
+
+impl Metrics {
+    /// Registers everything under `bigfleet_<name>_`.
+    pub(super) fn register(registry: &mut Registry, name: &str) -> Self {
+        let name = |rest: &str| format!("bigfleet_{name}_{rest}");
+        Self {
+            requests: counters(registry, &name("grpc_requests"), "Calls by method and status code"),
+            seconds: histograms(
+                registry,
+                &name("grpc_request_duration_seconds"),
+                "Time from request to answer",
+                Buckets::A,
+            ),
+            transitions: counters(
+                registry,
+                &name("transitions"),
+                "Operations by kind: started, succeeded, failed, stale (the machine moved on)",
+            ),
+            reconciles: counters(
+                registry,
+                &name("reconcile"),
+                "Looks at the back end's own list, by outcome",
+            ),
+            panics: counter(registry, &name("panics"), "Panics that were caught"),
+            store_errors: counter(
+                registry,
+                &name("store_errors"),
+                "Changes refused because the store failed",
+            ),
+        }
+    }
+
+    pub(super) fn answered(&self, method: Method, code: Code, took: Duration) {
+        self.requests.get_or_create(&[("method", method.name()), ("code", code_name(code))]).inc();
+        self.seconds.get_or_create(&[("method", method.name())]).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn transition(&self, kind: Kind, outcome: &'static str) {
+        self.transitions.get_or_create(&[("kind", kind.name()), ("outcome", outcome)]).inc();
+    }
+
+    pub(super) fn reconciled(&self, outcome: &'static str) {
+        self.reconciles.get_or_create(&[("outcome", outcome)]).inc();
+    }
+}
+
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

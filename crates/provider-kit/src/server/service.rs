@@ -1,0 +1,173 @@
+//! The six calls on the wire.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bigfleet_proto::v1alpha1 as pb;
+use bigfleet_proto::v1alpha1::capacity_provider_server::CapacityProvider;
+use tonic::{Code, Request, Response, Status};
+
+use super::Provider;
+use crate::blob::Blob;
+use crate::faults::Method;
+use crate::shape::{self, Malformed};
+use crate::table::{Ack, Call, Refusal};
+
+/// The service over a provider.
+#[derive(Debug, Clone)]
+pub(super) struct Service(pub(super) Provider);
+
+impl Service {
+    /// One call from first byte to answer. What it does runs in a task of its own: a caller that goes away must not
+    /// stop a change between its record and its work.
+    async fn serve<T: Send + 'static>(
+        &self,
+        method: Method,
+        machine: String,
+        work: impl Future<Output = Result<T, Status>> + Send + 'static,
+    ) -> Result<T, Status> {
+        let begun = Instant::now();
+        let shared = &self.0.shared;
+        let result = async {
+            shared.faults.before(method, &machine).await?;
+            let done = shared.tasks.spawn(work).await.map_err(|error| {
+                shared.metrics.panics.inc();
+                tracing::error!(method = method.name(), %machine, %error, "a call panicked");
+                Status::internal("the provider panicked in this call; its log says where")
+            })??;
+            shared.faults.after(method, &machine).await?;
+            Ok(done)
+        }
+        .await;
+        let code = result.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        shared.metrics.answered(method, code, begun.elapsed());
+        result
+    }
+
+    async fn change(
+        &self,
+        method: Method,
+        call: Call,
+        blob: Option<Blob>,
+    ) -> Result<Response<pb::TransitionAck>, Status> {
+        let provider = self.0.clone();
+        let machine = call.machine.to_string();
+        let ack = self.serve(method, machine, async move { provider.dispatch(call, blob).await }).await?;
+        Ok(Response::new(self.wire(ack)))
+    }
+
+    /// A call refused by its shape, on the same path as all others.
+    async fn refuse<T: Send + 'static>(
+        &self,
+        method: Method,
+        malformed: Malformed,
+    ) -> Result<Response<T>, Status> {
+        self.serve(method, String::new(), async move { Err(Status::from(malformed)) }).await
+    }
+
+    fn wire(&self, ack: Ack) -> pb::TransitionAck {
+        let mut machine = Arc::unwrap_or_clone(ack.machine);
+        self.0.shared.faults.machine(&mut machine);
+        pb::TransitionAck { operation_id: ack.operation_id, machine: Some(machine) }
+    }
+}
+
+#[tonic::async_trait]
+impl CapacityProvider for Service {
+    async fn create(
+        &self,
+        request: Request<pb::CreateRequest>,
+    ) -> Result<Response<pb::TransitionAck>, Status> {
+        match shape::create(request.into_inner()) {
+            Ok(call) => self.change(Method::Create, call, None).await,
+            Err(malformed) => self.refuse(Method::Create, malformed).await,
+        }
+    }
+
+    async fn configure(
+        &self,
+        request: Request<pb::ConfigureRequest>,
+    ) -> Result<Response<pb::TransitionAck>, Status> {
+        match shape::configure(request.into_inner()) {
+            Ok((call, blob)) => self.change(Method::Configure, call, Some(blob)).await,
+            Err(malformed) => self.refuse(Method::Configure, malformed).await,
+        }
+    }
+
+    async fn drain(&self, request: Request<pb::DrainRequest>) -> Result<Response<pb::TransitionAck>, Status> {
+        match shape::drain(request.into_inner()) {
+            Ok(call) => self.change(Method::Drain, call, None).await,
+            Err(malformed) => self.refuse(Method::Drain, malformed).await,
+        }
+    }
+
+    async fn delete(
+        &self,
+        request: Request<pb::DeleteRequest>,
+    ) -> Result<Response<pb::TransitionAck>, Status> {
+        match shape::delete(request.into_inner()) {
+            Ok(call) => self.change(Method::Delete, call, None).await,
+            Err(malformed) => self.refuse(Method::Delete, malformed).await,
+        }
+    }
+
+    async fn get(&self, request: Request<pb::MachineRef>) -> Result<Response<pb::Machine>, Status> {
+        let id = request.into_inner().id;
+        let provider = self.0.clone();
+        let found = self
+            .serve(Method::Get, id.clone(), async move {
+                let id = shape::machine_id("id", &id)?;
+                provider
+                    .machine(id.as_str())
+                    .ok_or_else(|| Status::not_found(format!("id: no machine {id:?}")))
+            })
+            .await?;
+        let mut machine = Arc::unwrap_or_clone(found);
+        self.0.shared.faults.machine(&mut machine);
+        Ok(Response::new(machine))
+    }
+
+    async fn list(&self, request: Request<pb::ListFilter>) -> Result<Response<pb::MachineList>, Status> {
+        let filter = request.into_inner();
+        let provider = self.0.clone();
+        let page = self
+            .serve(Method::List, String::new(), async move {
+                let (states, limit) = shape::filter(&filter)?;
+                Ok(provider.shared.journal.read().list(&states, limit, &filter.since_revision))
+            })
+            .await?;
+        let faults = &self.0.shared.faults;
+        let machines = page.machines.into_iter().map(|machine| {
+            let mut machine = Arc::unwrap_or_clone(machine);
+            faults.machine(&mut machine);
+            machine
+        });
+        let list = pb::MachineList {
+            machines: machines.collect(),
+            revision: page.revision.to_string().into(),
+            removed_ids: page.removed,
+        };
+        Ok(Response::new(faults.list(list)))
+    }
+}
+
+impl From<Malformed> for Status {
+    fn from(malformed: Malformed) -> Self {
+        Self::invalid_argument(malformed.to_string())
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let code = match &refusal {
+            Refusal::Fenced { .. } => Code::FailedPrecondition,
+            Refusal::Unknown(_) => Code::NotFound,
+            Refusal::OtherCluster { .. } => Code::Aborted,
+            Refusal::CannotDelete(_) => Code::Unimplemented,
+            Refusal::Position { .. } => Code::Internal,
+            Refusal::OutOfStock { .. } => Code::ResourceExhausted,
+        };
+        Self::new(code, refusal.to_string())
+    }
+}

@@ -1,0 +1,141 @@
+//! Background work: what the back end does after the caller was answered.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use bigfleet_types::MachineId;
+use futures::FutureExt as _;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Provider;
+use crate::backend::{Backend, Error, Operation};
+use crate::blob::Blob;
+use crate::kind::Kind;
+use crate::scrub::scrub;
+use crate::table::{Outcome, Work};
+
+/// Pause before the result of work is offered to a failing store again.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// How work begins.
+#[derive(Debug)]
+pub(super) enum Begin {
+    /// A call was accepted just now.
+    Fresh(Option<Blob>),
+    /// A restart interrupted it.
+    Resumed,
+}
+
+impl Provider {
+    /// Starts work in the background.
+    pub(super) fn spawn_work(&self, work: Work, begin: Begin, cancel: CancellationToken) {
+        let provider = self.clone();
+        self.shared.tasks.spawn(async move { provider.work(work, begin, cancel).await });
+    }
+
+    /// Makes work known, so that it can be stopped.
+    pub(super) fn register(&self, work: &Work) -> CancellationToken {
+        let cancel = CancellationToken::new();
+        self.shared.running().insert(work.machine_id.clone(), cancel.clone());
+        cancel
+    }
+
+    /// Does work and records its end. Returns without one when the machine moved on or the provider stops.
+    pub(super) async fn work(&self, work: Work, begin: Begin, cancel: CancellationToken) {
+        let shared = &self.shared;
+        shared.metrics.transition(work.kind, "started");
+        let limit = shared.options.timeouts.of(work.kind);
+        let blob = match begin {
+            Begin::Fresh(blob) => Some(blob),
+            Begin::Resumed => None,
+        };
+        let performed = async {
+            let did = AssertUnwindSafe(perform(&*shared.backend, &work, blob)).catch_unwind();
+            match timeout(limit, did).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_panic)) => {
+                    shared.metrics.panics.inc();
+                    Err(format!("the back end panicked in {}", work.kind))
+                }
+                Err(_elapsed) => Err(format!("time-out: {} took longer than {limit:?}", work.kind)),
+            }
+        };
+        let result = tokio::select! {
+            result = performed => result,
+            () = cancel.cancelled() => return,
+            () = shared.stop.cancelled() => return,
+        };
+        self.end(&work, result).await;
+    }
+
+    async fn end(&self, work: &Work, result: Result<Outcome, String>) {
+        let shared = &self.shared;
+        let id = &work.machine_id;
+        if let Err(reason) = &result {
+            tracing::warn!(machine = %id, kind = %work.kind, operation = work.operation_id, %reason, "work failed");
+        }
+        let outcome = if result.is_ok() { "succeeded" } else { "failed" };
+        loop {
+            let gate = shared.gates.hold(id).await;
+            let (current, durable) = shared.journal.plan(|table| {
+                let change = table.plan_end(work, result.clone());
+                (change.is_some(), change)
+            });
+            let stored = durable.wait().await;
+            if stored.is_ok() {
+                if current {
+                    shared.running().remove(id);
+                }
+                drop(gate);
+                shared.metrics.transition(work.kind, if current { outcome } else { "stale" });
+                return;
+            }
+            drop(gate);
+            shared.metrics.store_errors.inc();
+            tokio::select! {
+                () = shared.stop.cancelled() => return,
+                () = tokio::time::sleep(STORE_RETRY) => {}
+            }
+        }
+    }
+
+    /// Stops work of a machine that has moved on.
+    pub(super) fn cancel_work(&self, id: &MachineId) {
+        if let Some(cancel) = self.shared.running().remove(id) {
+            cancel.cancel();
+        }
+    }
+}
+
+/// One piece of work; `blob` is `None` after a restart. Errors come back fit for `last_error`.
+async fn perform(backend: &dyn Backend, work: &Work, blob: Option<Option<Blob>>) -> Result<Outcome, String> {
+    let Some(blob) = blob else {
+        if work.kind == Kind::Configure {
+            return Err(
+                "Configure was interrupted by a restart of the provider, which does not keep bootstrap \
+                        blobs; replace the machine"
+                    .to_owned(),
+            );
+        }
+        return backend.resume(work).await.map_err(|error| scrub(&error.to_string(), None));
+    };
+    let operation = Operation {
+        id: &work.machine_id,
+        machine: &work.machine,
+        operation_id: &work.operation_id,
+        grace_seconds: work.grace_seconds,
+    };
+    let clean = |error: Error| scrub(&error.to_string(), blob.as_ref());
+    match work.kind {
+        Kind::Create => Ok(backend.create(operation).await.map_err(clean)?.into()),
+        Kind::Configure => {
+            let empty = Blob::default();
+            backend.configure(operation, blob.as_ref().unwrap_or(&empty)).await.map_err(clean)?;
+            backend.confirm_node_ready(operation).await.map_err(clean)?;
+            Ok(Outcome::Configured)
+        }
+        Kind::Drain => backend.drain(operation).await.map(|()| Outcome::Drained).map_err(clean),
+        Kind::Delete => backend.delete(operation).await.map(|()| Outcome::Deleted).map_err(clean),
+    }
+}

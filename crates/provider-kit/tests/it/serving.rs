@@ -1,0 +1,161 @@
+//! Health, metrics, readiness, refusal to start, reconciliation with a back end that has a mind of its own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigfleet_provider_kit::backend::{Backend, Created, Error, Operation};
+use bigfleet_provider_kit::fakecloud::{FakeCloud, Profile};
+use bigfleet_provider_kit::{Blob, Instance, MemStore, Options, Provider, StartError, Timeouts};
+use bigfleet_types::MachineState::{Failed, Idle, Speculative};
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
+
+use crate::fixture::{Client, eventually, number, options, serve};
+
+#[tokio::test]
+async fn health_metrics_and_pages_are_served() {
+    let mut cloud = serve(
+        FakeCloud::new(options()).unwrap().kit(|kit| kit.metrics_addr = "127.0.0.1:0".parse().unwrap()),
+    )
+    .await;
+    let channel = bigfleet_net::channel::connect_lazy(
+        &cloud.handle.dial_addr().to_string(),
+        &bigfleet_net::channel::Options::default(),
+    )
+    .unwrap();
+    let service = "bigfleet.v1alpha1.CapacityProvider".to_owned();
+    let health = HealthClient::new(channel).check(HealthCheckRequest { service }).await.unwrap().into_inner();
+    assert_eq!(health.status(), ServingStatus::Serving);
+    cloud.client.create("ghost").await.unwrap_err();
+    let addr = cloud.handle.kit().admin_addr().await.unwrap();
+    let page = |path: &'static str| async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    assert!(page("/healthz").await.starts_with("HTTP/1.1 200"));
+    assert!(page("/readyz").await.starts_with("HTTP/1.1 200"));
+    let metrics = page("/metrics").await;
+    let line = "bigfleet_fakecloud_grpc_requests_total{method=\"Create\",code=\"NOT_FOUND\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+    cloud.stop().await;
+}
+
+/// A back end whose machines the test moves.
+struct Moody {
+    instances: Mutex<Vec<Instance>>,
+}
+
+#[async_trait]
+impl Backend for Moody {
+    async fn describe(&self) -> Result<Vec<Instance>, Error> {
+        Ok(self.instances.lock().unwrap().clone())
+    }
+
+    async fn create(&self, operation: Operation<'_>) -> Result<Created, Error> {
+        match operation.id.as_str() {
+            "nameless" => Ok(Created::host("", "")),
+            "panics" => panic!("on purpose"),
+            "slow" => std::future::pending().await,
+            id => Ok(Created::host("moody", id)),
+        }
+    }
+
+    async fn configure(&self, _operation: Operation<'_>, _blob: &Blob) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn drain(&self, _operation: Operation<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn confirm_node_ready(&self, operation: Operation<'_>) -> Result<(), Error> {
+        Err(Error::new(format!("{} never became Ready", operation.id)))
+    }
+}
+
+fn slot(id: &str) -> Instance {
+    Instance { id: id.into(), host: None, ..Profile::Dev.instances().remove(0) }
+}
+
+fn host(id: &str) -> Instance {
+    Instance { id: id.into(), ..Profile::Dev.instances().remove(0) }
+}
+
+async fn start(instances: Vec<Instance>) -> (Arc<Moody>, Result<bigfleet_provider_kit::Handle, StartError>) {
+    let backend = Arc::new(Moody { instances: Mutex::new(instances) });
+    let kit = Options {
+        reconcile_interval: None,
+        timeouts: Timeouts { create: Duration::from_millis(200), ..Timeouts::default() },
+        ..Options::default()
+    };
+    let listener = bigfleet_net::listen::bind("127.0.0.1:0").await.unwrap();
+    let handle =
+        Provider::start(listener, Arc::clone(&backend) as Arc<dyn Backend>, kit, Box::new(MemStore)).await;
+    (backend, handle)
+}
+
+#[tokio::test]
+async fn work_that_goes_wrong_fails_the_machine_and_says_why() {
+    let (_, handle) = start(["nameless", "panics", "slow", "fine"].map(slot).to_vec()).await;
+    let handle = handle.unwrap();
+    let client = Client::connect(&handle.dial_addr().to_string(), "s", 1);
+    for (id, words) in [("nameless", "without a name"), ("panics", "panicked"), ("slow", "time-out")] {
+        client.create(id).await.unwrap();
+        let failed = eventually(id, async || {
+            Some(client.get(id).await.unwrap()).filter(|m| m.state == number(Failed))
+        })
+        .await;
+        assert!(failed.last_error.contains(words), "{}", failed.last_error);
+        assert_eq!(failed.host, None);
+    }
+    client.create("fine").await.unwrap();
+    eventually("fine", async || (client.get("fine").await.unwrap().state == number(Idle)).then_some(()))
+        .await;
+    client.configure("fine", "a").await.unwrap();
+    let failed = eventually("not ready", async || {
+        Some(client.get("fine").await.unwrap()).filter(|m| m.state == number(Failed))
+    })
+    .await;
+    assert_eq!(failed.last_error, "fine never became Ready");
+    handle.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_impossible_machine_stops_the_start_but_not_a_later_look() {
+    let broken = Instance { price_per_hour: -1.0, ..slot("broken") };
+    let (_, refused) = start(vec![broken.clone()]).await;
+    assert!(refused.unwrap_err().to_string().contains("price_per_hour"));
+    let (_, refused) = start(vec![slot("twice"), slot("twice")]).await;
+    assert!(refused.unwrap_err().to_string().contains("described twice"));
+
+    let (backend, handle) =
+        start(vec![slot("slot"), slot("gone"), host("host"), host("lost"), slot("broken")]).await;
+    let handle = handle.unwrap();
+    let provider = handle.provider();
+    let revision = provider.revision();
+    assert_eq!(provider.reconcile().await.unwrap().changed, 0);
+    assert_eq!(provider.revision(), revision, "nothing new, nothing moves");
+    let cheaper = Instance { price_per_hour: 0.5, ..slot("slot") };
+    *backend.instances.lock().unwrap() = vec![cheaper, host("host"), slot("new"), broken];
+    let look = provider.reconcile().await.unwrap();
+    assert_eq!((look.changed, look.invalid), (4, 1));
+    let state = |id: &str| provider.machine(id).map(|m| m.state);
+    assert_eq!(state("gone"), None, "a slot goes");
+    assert_eq!(state("lost"), Some(number(Failed)), "a host fails");
+    assert!(provider.machine("lost").unwrap().last_error.contains("host gone"));
+    assert_eq!(state("new"), Some(number(Speculative)));
+    assert_eq!(state("host"), Some(number(Idle)));
+    assert_eq!(state("broken"), Some(number(Speculative)), "invalid is not gone");
+    assert!((provider.machine("slot").unwrap().price_per_hour - 0.5).abs() < 1e-9);
+    // A host that the back end still names, but without a host behind it.
+    *backend.instances.lock().unwrap() = vec![slot("slot"), slot("host"), slot("new"), slot("broken")];
+    provider.reconcile().await.unwrap();
+    assert_eq!(state("host"), Some(number(Failed)));
+    handle.shutdown().await.unwrap();
+}
