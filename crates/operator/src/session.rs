@@ -107,6 +107,7 @@ struct Counters {
     rollups_sent: AtomicU64,
     rollups_refused: AtomicU64,
     rollup_bytes: AtomicU64,
+    delay_nanos: AtomicU64,
 }
 
 /// Counters since the start.
@@ -124,6 +125,8 @@ pub struct Stats {
     pub rollups_refused: u64,
     /// The encoded size of the last roll-up, sent or refused.
     pub rollup_bytes: u64,
+    /// How long the last wait before dialling again was to be; zero before the first.
+    pub delay: Duration,
 }
 
 /// Queues frames for the running session. Cheap to clone; no call waits.
@@ -185,11 +188,12 @@ impl Handle {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             connected: self.counters.connected.load(Ordering::Relaxed),
-            reconnects: get(&self.counters.reconnects),
+            reconnects: self.counters.reconnects.load(Ordering::Acquire),
             outbox_dropped: get(&self.counters.outbox_dropped),
             rollups_sent: get(&self.counters.rollups_sent),
             rollups_refused: get(&self.counters.rollups_refused),
             rollup_bytes: get(&self.counters.rollup_bytes),
+            delay: Duration::from_nanos(get(&self.counters.delay_nanos)),
         }
     }
 }
@@ -233,10 +237,12 @@ async fn keep(options: Options, handle: Handle, events: mpsc::Sender<Event>, sto
         if outcome.end == End::Stopped {
             return;
         }
-        handle.counters.reconnects.fetch_add(1, Ordering::Relaxed);
         let chance = bigfleet_net::ids::random_u64().unwrap_or(u64::MAX);
         let lived = started.elapsed();
         let wait = delays.after(&outcome.end, lived, outcome.greeted, chance);
+        let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        handle.counters.delay_nanos.store(nanos, Ordering::Relaxed);
+        handle.counters.reconnects.fetch_add(1, Ordering::Release);
         report(&options, &handle, &outcome, wait);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

@@ -1,7 +1,7 @@
 //! The two queues of a session: frames in order, and the newest roll-up.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bigfleet_proto::v1alpha1::OperatorMessage;
 use tokio::sync::Notify;
@@ -18,13 +18,15 @@ struct State {
     outbox: VecDeque<OperatorMessage>,
     slot: Option<OperatorMessage>,
     dropped: Option<String>,
+    /// Wake this session's one sender and its one dropper. Those of another session have others: a stream that is
+    /// being torn down must not swallow the wake-up of the next.
+    sender: Arc<Notify>,
+    dropper: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     state: Mutex<State>,
-    sender: Notify,
-    dropper: Notify,
 }
 
 impl Queues {
@@ -33,16 +35,22 @@ impl Queues {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the queues, empty, for a session.
+    /// Opens the queues, empty, for a session. Ends one before it.
     pub(super) fn open(&self, session: u64) {
-        *self.lock() = State { session, ..State::default() };
+        Self::replace(&mut self.lock(), State { session, ..State::default() });
+    }
+
+    fn replace(state: &mut State, by: State) {
+        let old = std::mem::replace(state, by);
+        old.sender.notify_one();
+        old.dropper.notify_one();
     }
 
     /// Drops what waits, if `session` is still the open one.
     pub(super) fn close(&self, session: u64) {
         let mut state = self.lock();
         if state.session == session {
-            *state = State::default();
+            Self::replace(&mut state, State::default());
         }
     }
 
@@ -52,8 +60,9 @@ impl Queues {
     }
 
     pub(super) fn put_rollup(&self, session: u64, frame: OperatorMessage) -> Result<(), QueueError> {
-        self.open_state(session)?.slot = Some(frame);
-        self.sender.notify_one();
+        let mut state = self.open_state(session)?;
+        state.slot = Some(frame);
+        state.sender.notify_one();
         Ok(())
     }
 
@@ -63,47 +72,44 @@ impl Queues {
             return Err(QueueError::Full(OUTBOX));
         }
         state.outbox.push_back(frame);
-        drop(state);
-        self.sender.notify_one();
+        state.sender.notify_one();
         Ok(())
     }
 
     pub(super) fn drop_session(&self, session: u64, reason: &str) {
         if let Ok(mut state) = self.open_state(session) {
             state.dropped = Some(reason.to_owned());
-            drop(state);
-            self.dropper.notify_one();
+            state.dropper.notify_one();
         }
     }
 
     /// Waits for the next frame of a session: the outbox first, then the slot. `None` when the session is over.
     pub(super) async fn next(&self, session: u64) -> Option<OperatorMessage> {
         loop {
-            let woken = self.sender.notified();
-            {
+            let wake = {
                 let mut state = self.open_state(session).ok()?;
                 let frame = state.outbox.pop_front();
                 if let Some(frame) = frame.or_else(|| state.slot.take()) {
                     return Some(frame);
                 }
-            }
-            woken.await;
+                Arc::clone(&state.sender)
+            };
+            // A wake-up that comes before this line is kept for it.
+            wake.notified().await;
         }
     }
 
     /// Waits until somebody drops the session; gives the reason.
     pub(super) async fn dropped(&self, session: u64) -> String {
         loop {
-            let woken = self.dropper.notified();
-            match self.open_state(session) {
-                Ok(mut state) => {
-                    if let Some(reason) = state.dropped.take() {
-                        return reason;
-                    }
-                }
+            let wake = match self.open_state(session) {
+                Ok(mut state) => match state.dropped.take() {
+                    Some(reason) => return reason,
+                    None => Arc::clone(&state.dropper),
+                },
                 Err(error) => return error.to_string(),
-            }
-            woken.await;
+            };
+            wake.notified().await;
         }
     }
 }
@@ -153,6 +159,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_end_of_a_session_wakes_who_waits_for_it() {
+        let queues = Arc::new(Queues::default());
+        queues.open(1);
+        let waiting = {
+            let queues = Arc::clone(&queues);
+            tokio::spawn(async move { (queues.next(1).await, queues.dropped(1).await) })
+        };
+        tokio::task::yield_now().await;
+        queues.close(1);
+        let patience = std::time::Duration::from_secs(60);
+        let (frame, reason) = tokio::time::timeout(patience, waiting).await.unwrap().unwrap();
+        assert_eq!((frame, reason.as_str()), (None, "session 1 is over; nothing was queued"));
+    }
+
+    #[tokio::test]
     async fn what_belongs_to_a_session_that_is_over_is_refused() {
         let queues = Queues::default();
         assert_eq!(queues.push(0, frame(1)), Err(QueueError::Over(0)));
@@ -162,6 +183,7 @@ mod tests {
         assert_eq!(queues.push(1, frame(2)), Err(QueueError::Over(1)));
         assert_eq!(queues.next(1).await, None);
         queues.push(2, frame(3)).unwrap();
+        assert_eq!(queues.dropped(1).await, "session 1 is over; nothing was queued");
         queues.close(1);
         assert_eq!(queues.next(2).await, Some(frame(3)), "an older session's end closes nothing");
         queues.close(2);
