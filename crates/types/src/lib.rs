@@ -15,6 +15,7 @@ mod state;
 mod time;
 
 pub mod chance;
+pub mod duration;
 
 pub use id::{ClusterId, Fingerprint, Group, IdError, MachineId, ShardId};
 pub use machine::{Attribution, CapacityType, Host, Machine};
