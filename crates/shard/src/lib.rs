@@ -15,3 +15,4 @@ pub mod outbox;
 pub mod provider_client;
 pub mod service;
 mod session;
+pub mod step;

@@ -1,0 +1,266 @@
+//! One decision cycle: decide, apply the rails, hand the actions to the workers, tell readers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigfleet_engine::{Action, ActionKind, Decisions, Shortfall, Unsupported};
+use bigfleet_types::{MachineState, NeedKey, Resources, UnixNanos};
+use tracing::{info, warn};
+
+use super::Control;
+use super::flight::Work;
+use super::rails;
+use crate::io::{Output, Published};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a cycle has to say about an action that it does not hand on.
+enum Skip {
+    /// Silently: something is withheld that the engine does not see.
+    Quiet,
+    /// The machine is in work or not what it was.
+    Duplicate,
+    /// The operator is away.
+    NoSession,
+    /// The operator refuses the profile.
+    Refused,
+}
+
+impl Control {
+    /// When the next cycle is due.
+    pub(super) fn cycle_due(&self) -> Option<UnixNanos> {
+        if !self.ready() || self.stopping {
+            return None;
+        }
+        let Some(last) = self.last_cycle else { return Some(UnixNanos(i64::MIN)) };
+        let soonest = last.after(self.config.cycle_min_gap);
+        let wanted = if self.dirty { Some(soonest) } else { self.deadline.map(|at| at.max(soonest)) };
+        let latest = last.after(self.config.cycle_interval);
+        Some(wanted.map_or(latest, |at| at.min(latest)))
+    }
+
+    /// Runs one cycle, whether or not it is due.
+    pub(crate) fn run_cycle(&mut self, now: UnixNanos) {
+        let started = self.stopwatch();
+        self.cycle += 1;
+        self.last_cycle = Some(now);
+        self.dirty = false;
+        let paused = self.is_paused();
+        self.metrics.actuation_paused.set(i64::from(paused));
+        let reconciled = std::mem::take(&mut self.reconcile_time);
+        self.phase("reconcile", Some(reconciled));
+
+        let begun = self.stopwatch();
+        let decisions = self.engine.decide(now);
+        self.phase("phase1", since(begun, self.stopwatch()));
+        self.deadline = self.engine.next_deadline(now).filter(|at| *at > now);
+
+        let begun = self.stopwatch();
+        self.send_hints(now);
+        let mut refused = Vec::new();
+        if paused || self.config.dry_run {
+            self.withhold(&decisions, paused);
+        } else {
+            refused = self.dispatch(now, &decisions);
+        }
+        self.phase("emit", since(begun, self.stopwatch()));
+
+        let begun = self.stopwatch();
+        self.fill(now);
+        self.phase("execute", since(begun, self.stopwatch()));
+
+        let interval = self.config.cycle_interval;
+        let unmet_age = self.ledger.update(now, interval, &decisions, refused, &self.fleet);
+        self.publish(now, &decisions);
+        let published = Published { cycle: self.cycle, computed_at: now, decisions, unmet_age };
+        self.outputs.push_back(Output::Publish(Arc::new(published)));
+        if let Some(took) = since(started, self.stopwatch()) {
+            self.metrics.cycle_duration_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Paused or dry run: every action is counted and recorded, none is executed.
+    fn withhold(&mut self, decisions: &Decisions, paused: bool) {
+        self.board.clear();
+        self.posted.clear();
+        for action in &decisions.actions {
+            let labels = [("kind", action.kind.name())];
+            let work = Work { action: action.clone(), decided_cycle: self.cycle };
+            if paused {
+                self.metrics.actions_suppressed.get_or_create(&labels).inc();
+                self.audit(&work, "suppressed", "", "");
+            } else {
+                self.metrics.actions_dryrun.get_or_create(&labels).inc();
+                info!(
+                    kind = action.kind.name(), machine = %action.machine,
+                    cluster = action.cluster.as_ref().map_or("", |cluster| cluster.as_str()),
+                    reason = action.kind.reason(), grace_seconds = action.grace.as_secs(),
+                    "dry run: would do this"
+                );
+                self.audit(&work, "dryrun", "", "");
+            }
+        }
+    }
+
+    /// Hands what still fits to the workers. Gives the deficits of Needs whose operator refuses to bootstrap them.
+    fn dispatch(&mut self, now: UnixNanos, decisions: &Decisions) -> Vec<Shortfall> {
+        let mut actions: Vec<&Action> = Vec::with_capacity(decisions.actions.len());
+        let mut refused: BTreeMap<&NeedKey, Resources> = BTreeMap::new();
+        for action in &decisions.actions {
+            match self.fits(now, action) {
+                Ok(()) => actions.push(action),
+                Err(Skip::Quiet) => {}
+                Err(Skip::Duplicate) => {
+                    self.metrics.actions_deduped.inc();
+                }
+                Err(Skip::NoSession) => {
+                    self.metrics.reclaims_deferred_no_session.inc();
+                }
+                Err(Skip::Refused) => {
+                    let capacity = self.fleet.get(&action.machine).map(|record| record.machine.capacity());
+                    if let (Some(key), Some(capacity)) = (&action.need_key, capacity) {
+                        let sum = refused.entry(key).or_default();
+                        *sum = sum.add(capacity);
+                    }
+                }
+            }
+        }
+        let fleet = &self.fleet;
+        let fraction = self.config.reclaim_cap_fraction;
+        let capped =
+            self.rails.cap_reclaims(now, fraction, &mut actions, |cluster| fleet.configured(cluster));
+        self.metrics.reclaims_capped.inc_by(u64::try_from(capped).unwrap_or(u64::MAX));
+        let limit = usize::try_from(self.config.max_actions_per_cycle).unwrap_or(usize::MAX);
+        let deferred = rails::cap_actions(limit, &mut actions);
+        if deferred > 0 {
+            self.metrics.actions_deferred.inc_by(u64::try_from(deferred).unwrap_or(u64::MAX));
+            self.dirty = true;
+        }
+
+        let work = |action: &&Action| Work { action: (*action).clone(), decided_cycle: self.cycle };
+        let waiting = self.board.replace(actions.iter().map(work).collect());
+        self.posted.clear();
+        for action in actions {
+            let key = (action.machine.clone(), action.kind, action.cluster.clone());
+            if !waiting.contains(&key) {
+                self.metrics.actions.get_or_create(&[("kind", action.kind.name())]).inc();
+            }
+            self.posted.push(key);
+        }
+        // What the skipped machines would have covered, on top of what is missing anyway.
+        let verdicts = decisions.verdicts.iter().filter_map(|v| Some((v, refused.get(&v.key)?)));
+        verdicts
+            .filter(|(verdict, _)| decisions.shortfalls.iter().all(|s| s.key != verdict.key))
+            .map(|(verdict, skipped)| {
+                let all = &verdict.need.aggregate;
+                let missing = verdict.residual.add(skipped);
+                let deficit = Resources::from_amounts(
+                    all.iter().map(|(name, amount)| (name.clone(), amount.min(missing.get(name.as_str())))),
+                );
+                Shortfall { key: verdict.key.clone(), need: verdict.need.clone(), deficit }
+            })
+            .collect()
+    }
+
+    /// Whether an action still fits the machine and may begin now.
+    fn fits(&self, now: UnixNanos, action: &Action) -> Result<(), Skip> {
+        let held_back = self.breaker.is_open() && self.breaker.until().is_none_or(|until| until > now);
+        if held_back || self.fence.is_latched() {
+            return Err(Skip::Quiet);
+        }
+        let Some(record) = self.fleet.get(&action.machine) else { return Err(Skip::Quiet) };
+        if record.is_cooling(now) {
+            return Err(Skip::Quiet);
+        }
+        let machine = &record.machine;
+        let fits = match action.kind {
+            ActionKind::Bootstrap | ActionKind::Delete => machine.state == MachineState::Idle,
+            ActionKind::Provision => machine.state == MachineState::Speculative,
+            ActionKind::Reclaim | ActionKind::Preempt => {
+                machine.state == MachineState::Configured && machine.cluster == action.cluster
+            }
+        };
+        if !fits || record.flight.is_some() {
+            return Err(Skip::Duplicate);
+        }
+        let Some(cluster) = &action.cluster else { return Ok(()) };
+        match action.kind {
+            ActionKind::Reclaim if self.sessions.of(cluster).is_none() => Err(Skip::NoSession),
+            ActionKind::Bootstrap if self.bootstraps.is_paused(cluster, now) => Err(Skip::Quiet),
+            ActionKind::Bootstrap | ActionKind::Provision
+                if action
+                    .need_key
+                    .as_ref()
+                    .is_some_and(|key| self.bootstraps.is_refused(cluster, key.fingerprint, now)) =>
+            {
+                Err(Skip::Refused)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gauges and the lines that repeat.
+    fn publish(&mut self, now: UnixNanos, decisions: &Decisions) {
+        self.ledger.publish(now, decisions, &self.metrics);
+        self.publish_demand(now);
+        self.fleet.tally.publish(&self.metrics);
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let metrics = &self.metrics;
+        metrics.action_queue_depth.set(count(self.board.len()));
+        metrics.execute_inflight.set(count(self.fleet.in_flight().filter(|(_, f)| f.holds_slot()).count()));
+        metrics.provider_circuit_open.set(i64::from(self.breaker.is_open()));
+        metrics.cooled_down_machines.set(self.fleet.tally.cooling() + count(self.cool.resting(now)));
+        if let Some(last) = self.lists.last {
+            metrics.inventory_age_seconds.set(now.since(last).as_secs_f64());
+        }
+        let (mut same, mut spread) = (0, 0);
+        for verdict in &decisions.verdicts {
+            match verdict.unsupported {
+                Some(Unsupported::Same) => same += 1,
+                Some(Unsupported::Spread) => spread += 1,
+                None => {}
+            }
+        }
+        metrics.unsupported_needs.get_or_create(&[("feature", "same")]).set(same);
+        metrics.unsupported_needs.get_or_create(&[("feature", "spread")]).set(spread);
+        if same + spread > 0 && self.seldom.allows("unsupported", now, MINUTE) {
+            warn!(same, spread, "Needs with Same or an enforced spread are not served by this version yet");
+        }
+        let shortfalls = self.ledger.shortfalls().count();
+        if shortfalls > 0 && self.seldom.allows("shortfalls", now, MINUTE) {
+            let mut worst: Vec<_> = self.ledger.shortfalls().collect();
+            worst.sort_by_key(|(key, entry)| {
+                let order = std::cmp::Reverse((entry.need.profile.priority(), entry.age));
+                (order, key.fingerprint)
+            });
+            let top: Vec<String> = worst.iter().take(3).map(|(key, _)| key.fingerprint.to_string()).collect();
+            warn!(shortfalls, profiles = top.join(" "), "demand that nothing here can meet");
+        }
+        if self.engine.demand_rows() > 1_000_000 && self.seldom.allows("rows", now, MINUTE) {
+            warn!(rows = self.engine.demand_rows(), "more than a million rows of demand in one shard");
+        }
+    }
+
+    fn stopwatch(&self) -> Option<Duration> {
+        self.stopwatch.as_ref().map(|read| read())
+    }
+
+    /// Runs `work` and books its time as reconcile time.
+    pub(super) fn timed(&mut self, work: impl FnOnce(&mut Self)) {
+        let begun = self.stopwatch();
+        work(self);
+        self.reconcile_time += since(begun, self.stopwatch()).unwrap_or_default();
+    }
+
+    fn phase(&self, phase: &'static str, took: Option<Duration>) {
+        if let Some(took) = took.filter(|_| self.stopwatch.is_some()) {
+            let histogram = self.metrics.cycle_phase_duration_seconds.get_or_create(&[("phase", phase)]);
+            histogram.observe(took.as_secs_f64());
+        }
+    }
+}
+
+fn since(begun: Option<Duration>, now: Option<Duration>) -> Option<Duration> {
+    Some(now?.saturating_sub(begun?))
+}

@@ -1,0 +1,146 @@
+//! All machines, with the indexes and gauges that every change keeps up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos};
+
+use super::flight::Flight;
+use super::record::Record;
+use super::stock::Stock;
+use super::tally::Tally;
+
+/// The inventory.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    records: BTreeMap<MachineId, Record>,
+    by_audience: BTreeMap<ClusterId, BTreeSet<MachineId>>,
+    configured: BTreeMap<ClusterId, usize>,
+    in_flight: BTreeSet<MachineId>,
+    generation: u64,
+    stock: Stock,
+    pub(crate) tally: Tally,
+}
+
+impl Inventory {
+    pub(crate) fn get(&self, id: &MachineId) -> Option<&Record> {
+        self.records.get(id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All records, by id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&MachineId, &Record)> {
+        self.records.iter()
+    }
+
+    /// Moves on with every change: what was known at one value may be stale at a later one.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Machines by what they are.
+    pub(super) fn stock(&self) -> &Stock {
+        &self.stock
+    }
+
+    /// Machines of which a cluster's operator hears, by id.
+    pub(crate) fn of(&self, cluster: &ClusterId) -> impl Iterator<Item = &MachineId> {
+        self.by_audience.get(cluster).into_iter().flatten()
+    }
+
+    /// Configured machines of a cluster.
+    pub(crate) fn configured(&self, cluster: &ClusterId) -> usize {
+        self.configured.get(cluster).copied().unwrap_or(0)
+    }
+
+    /// Clusters with Configured machines, by id.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &ClusterId> {
+        self.configured.keys()
+    }
+
+    /// Machines with an operation under way, by id.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (&MachineId, &Flight)> {
+        self.in_flight.iter().filter_map(|id| Some((id, self.records.get(id)?.flight.as_deref()?)))
+    }
+
+    /// Adds a machine that is not there yet.
+    pub(crate) fn insert(&mut self, machine: Arc<Machine>, now: UnixNanos) {
+        self.generation += 1;
+        let id = machine.id.clone();
+        let record = Record::new(machine, now, self.generation);
+        self.index(&id, &record, 1);
+        self.records.insert(id, record);
+    }
+
+    /// Changes a record; side tables follow a change of state.
+    pub(crate) fn change(&mut self, id: &MachineId, now: UnixNanos, edit: impl FnOnce(&mut Record)) {
+        let Some(mut record) = self.records.remove(id) else { return };
+        self.index(id, &record, -1);
+        let before = record.state();
+        edit(&mut record);
+        if record.state() != before {
+            record.entered(before, now);
+        }
+        self.generation += 1;
+        record.changed = self.generation;
+        self.index(id, &record, 1);
+        self.records.insert(id.clone(), record);
+    }
+
+    /// Takes a machine out.
+    pub(crate) fn remove(&mut self, id: &MachineId) -> Option<Record> {
+        let record = self.records.remove(id)?;
+        self.index(id, &record, -1);
+        self.in_flight.remove(id);
+        self.generation += 1;
+        Some(record)
+    }
+
+    /// The operation under way.
+    pub(crate) fn flight_mut(&mut self, id: &MachineId) -> Option<&mut Flight> {
+        self.records.get_mut(id)?.flight.as_deref_mut()
+    }
+
+    /// Begins an operation, or replaces it.
+    pub(crate) fn take_off(&mut self, id: &MachineId, flight: Flight) {
+        if let Some(record) = self.records.get_mut(id) {
+            record.flight = Some(Box::new(flight));
+            self.in_flight.insert(id.clone());
+        }
+    }
+
+    /// Ends an operation.
+    pub(crate) fn land(&mut self, id: &MachineId, now: UnixNanos) -> Option<Flight> {
+        self.in_flight.remove(id);
+        let record = self.records.get_mut(id)?;
+        let flight = record.flight.take()?;
+        record.settled = Some(now);
+        Some(*flight)
+    }
+
+    fn index(&mut self, id: &MachineId, record: &Record, sign: i64) {
+        self.tally.count(record, sign);
+        self.stock.count(record, sign > 0);
+        if let Some(cluster) = record.audience() {
+            let ids = self.by_audience.entry(cluster.clone()).or_default();
+            if sign > 0 {
+                ids.insert(id.clone());
+            } else {
+                ids.remove(id);
+            }
+            if ids.is_empty() {
+                self.by_audience.remove(cluster);
+            }
+        }
+        if let (MachineState::Configured, Some(cluster)) = (record.state(), &record.machine.cluster) {
+            let count = self.configured.entry(cluster.clone()).or_default();
+            *count = if sign > 0 { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.configured.remove(cluster);
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Every change of a machine goes through here: engine, operators and watchdog learn of it.
+
+use std::sync::Arc;
+
+use bigfleet_engine::{Eligibility, Event, Facts};
+use bigfleet_proto::v1alpha1::{self as wire, ShardMessage, shard_message::Payload};
+use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos, keys};
+
+use super::Control;
+use super::flight::Operation;
+use super::record::Record;
+use super::schedule::Timer;
+use crate::io::{Lane, Output};
+
+/// What an operator knew before a change.
+struct Told {
+    machine: Arc<Machine>,
+    audience: Option<ClusterId>,
+}
+
+impl Control {
+    /// Changes a machine, and tells everyone whom it concerns.
+    pub(super) fn change(&mut self, now: UnixNanos, id: &MachineId, edit: impl FnOnce(&mut Record)) {
+        let Some(record) = self.fleet.get(id) else { return };
+        let told = Told { machine: record.machine.clone(), audience: record.audience().cloned() };
+        self.fleet.change(id, now, edit);
+        self.changed(now, id, Some(told));
+    }
+
+    /// Adds a machine, and tells everyone whom it concerns.
+    pub(super) fn insert(&mut self, now: UnixNanos, machine: Arc<Machine>) {
+        let id = machine.id.clone();
+        self.fleet.insert(machine, now);
+        self.changed(now, &id, None);
+    }
+
+    /// Drops a machine that is no more.
+    pub(super) fn remove(&mut self, now: UnixNanos, id: &MachineId) {
+        let Some(record) = self.fleet.remove(id) else { return };
+        self.engine.apply(Event::Removed(id.clone()));
+        self.breaker.ends(id);
+        if let Some(cluster) = record.audience() {
+            self.end_binding(now, cluster, &record.machine, MachineState::Speculative);
+        }
+        self.dirty = true;
+    }
+
+    fn changed(&mut self, now: UnixNanos, id: &MachineId, before: Option<Told>) {
+        self.tell_engine(now, id);
+        let Some(record) = self.fleet.get(id) else { return };
+        let (machine, state) = (record.machine.clone(), record.state());
+        let audience = record.audience().cloned();
+        let waits_for_its_cluster = state == MachineState::Idle;
+        let moved = before.as_ref().is_none_or(|told| told.machine.state != state);
+        if moved && state.is_transitional() {
+            let patience = self.patience(record);
+            self.timers.set(record.state_since.after(patience), Timer::Watchdog(id.clone()));
+        }
+        if let (true, Some(since)) = (moved, record.idle_since)
+            && let Some(hold) = self.config.policy.idle_hold(machine.capacity_type)
+        {
+            self.timers.set(since.after(hold), Timer::Wake);
+        }
+        if let Some(cluster) = &audience
+            && !waits_for_its_cluster
+        {
+            let news = before.as_ref().is_none_or(|told| {
+                told.audience != audience || moved || looks_different(&told.machine, &machine)
+            });
+            self.sessions.endings.forget(cluster, id);
+            if news {
+                self.send_node(cluster, &machine, state);
+            }
+        }
+        let former = before.and_then(|told| told.audience).filter(|former| Some(former) != audience.as_ref());
+        if let Some(former) = former {
+            let state = match state {
+                MachineState::Speculative | MachineState::Deleting | MachineState::Failed => state,
+                _ => MachineState::Idle,
+            };
+            self.end_binding(now, &former, &machine, state);
+        }
+    }
+
+    /// Hands the engine the present record.
+    pub(super) fn tell_engine(&mut self, now: UnixNanos, id: &MachineId) {
+        let Some(record) = self.fleet.get(id) else { return };
+        let facts = Facts {
+            eligibility: self.eligibility(now, record),
+            idle_since: record.idle_since,
+            created_for: record.created_for.clone(),
+            preempted_for: record.purpose.clone(),
+            excess_since: None,
+        };
+        let machine = self.shapes.believable(&record.machine);
+        self.engine.apply(Event::Machine { machine, facts });
+    }
+
+    /// Hands the engine every machine for which `concerned` holds, because a judgement about it changed.
+    pub(super) fn rejudge(&mut self, now: UnixNanos, concerned: impl Fn(&Record) -> bool) {
+        let ids: Vec<MachineId> =
+            self.fleet.iter().filter(|(_, record)| concerned(record)).map(|(id, _)| id.clone()).collect();
+        for id in &ids {
+            self.tell_engine(now, id);
+        }
+        self.dirty |= !ids.is_empty();
+    }
+
+    /// What the engine may do with a machine.
+    fn eligibility(&self, now: UnixNanos, record: &Record) -> Eligibility {
+        let capacity = record.machine.capacity_type;
+        let has = |operation| !self.cool.is_lacking(operation, capacity);
+        let cooling = record.is_cooling(now);
+        match record.state() {
+            _ if record.withheld => Eligibility::WITHHELD,
+            MachineState::Speculative
+                if cooling
+                    || !has(Operation::Create)
+                    || self.cool.is_out_of_stock(&record.stock_class(), now) =>
+            {
+                Eligibility::WITHHELD
+            }
+            MachineState::Idle if cooling => Eligibility::WITHHELD,
+            MachineState::Idle => Eligibility {
+                acquirable: has(Operation::Configure),
+                releasable: has(Operation::Delete),
+                ..Eligibility::ALL
+            },
+            MachineState::Configured => {
+                let may_leave = !cooling && has(Operation::Drain);
+                Eligibility { preemptible: may_leave, releasable: may_leave, ..Eligibility::ALL }
+            }
+            _ => Eligibility::ALL,
+        }
+    }
+
+    fn end_binding(
+        &mut self,
+        now: UnixNanos,
+        cluster: &ClusterId,
+        machine: &Arc<Machine>,
+        state: MachineState,
+    ) {
+        self.sessions.endings.remember(now, cluster, machine.clone(), state);
+        self.send_node(cluster, machine, state);
+    }
+
+    /// Tells a cluster about a machine, if its operator is there.
+    pub(super) fn send_node(&mut self, cluster: &ClusterId, machine: &Machine, state: MachineState) {
+        let Some(session) = self.sessions.of(cluster) else { return };
+        let update = node_update(cluster, machine, state);
+        let lane = Lane::Coalescing(update.supersedes_key.clone());
+        let message = Box::new(ShardMessage { payload: Some(Payload::NodeStateUpdate(update)) });
+        self.outputs.push_back(Output::Send { session, lane, message });
+    }
+}
+
+/// Whether a same-state change matters to an operator.
+fn looks_different(before: &Machine, after: &Machine) -> bool {
+    before.labels != after.labels
+        || before.capacity() != after.capacity()
+        || before.host != after.host
+        || before.last_error != after.last_error
+        || before.instance_type != after.instance_type
+        || before.zone != after.zone
+}
+
+/// The labels that the machine's node will carry.
+pub(super) fn node_labels(machine: &Machine) -> std::collections::BTreeMap<String, String> {
+    let mut labels: std::collections::BTreeMap<String, String> =
+        machine.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    for (key, value) in [(keys::INSTANCE_TYPE, &machine.instance_type), (keys::ZONE, &machine.zone)] {
+        if !value.is_empty() {
+            labels.insert(key.to_owned(), value.to_string());
+        }
+    }
+    labels
+}
+
+fn node_update(cluster: &ClusterId, machine: &Machine, state: MachineState) -> wire::NodeStateUpdate {
+    let failed = state == MachineState::Failed;
+    wire::NodeStateUpdate {
+        supersedes_key: format!("node:{}", machine.id),
+        machine_id: machine.id.to_string(),
+        cluster_id: cluster.to_string(),
+        state: i32::from(state.number()),
+        provider_id: machine.host.as_ref().map(|host| host.reference.to_string()).unwrap_or_default(),
+        last_error: if failed { machine.last_error.to_string() } else { String::new() },
+        labels: node_labels(machine),
+        resources: Some(machine.capacity().into()),
+        ..wire::NodeStateUpdate::default()
+    }
+}

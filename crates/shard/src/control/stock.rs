@@ -1,0 +1,106 @@
+//! Machines by what they are, not which: counts for hints to operators. Everything that requirements can see, but for
+//! the hostname of machines without one, is the same within a class.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use bigfleet_types::{Machine, MachineState, NanoDollars};
+
+use super::record::Record;
+
+/// A machine, compared by what requirements can see.
+#[derive(Debug)]
+struct Look(Arc<Machine>);
+
+impl PartialEq for Look {
+    fn eq(&self, other: &Self) -> bool {
+        let (left, right) = (&self.0, &other.0);
+        left.instance_type == right.instance_type
+            && left.zone == right.zone
+            && left.capacity_type == right.capacity_type
+            && left.labels == right.labels
+    }
+}
+
+impl Eq for Look {}
+
+impl Hash for Look {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.instance_type.hash(state);
+        self.0.zone.hash(state);
+        self.0.capacity_type.hash(state);
+        self.0.labels.hash(state);
+    }
+}
+
+/// One class.
+#[derive(Debug)]
+pub(super) struct Class {
+    pub(super) sample: Arc<Machine>,
+    /// Idle machines by price.
+    pub(super) idle: BTreeMap<NanoDollars, u32>,
+    /// Slots by price.
+    pub(super) speculative: BTreeMap<NanoDollars, u32>,
+    /// Machines that will be one of these again: in transition or cooling down.
+    pub(super) later: u32,
+}
+
+/// All classes, numbered in the order of their first machine.
+#[derive(Debug, Default)]
+pub(super) struct Stock {
+    numbers: HashMap<Look, usize>,
+    classes: Vec<Class>,
+}
+
+impl Stock {
+    /// Classes from a number on.
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (usize, &Class)> {
+        self.classes.iter().enumerate().skip(first)
+    }
+
+    pub(super) fn class(&self, number: usize) -> Option<&Class> {
+        self.classes.get(number)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Adds or takes away a record.
+    pub(super) fn count(&mut self, record: &Record, add: bool) {
+        let machine = &record.machine;
+        let look = Look(machine.clone());
+        let number = match self.numbers.get(&look) {
+            Some(number) => *number,
+            None => {
+                let class = Class {
+                    sample: machine.clone(),
+                    idle: BTreeMap::new(),
+                    speculative: BTreeMap::new(),
+                    later: 0,
+                };
+                self.classes.push(class);
+                let number = self.classes.len() - 1;
+                self.numbers.insert(look, number);
+                number
+            }
+        };
+        let Some(class) = self.classes.get_mut(number) else { return };
+        let cools = record.cool_until.is_some();
+        let prices = match machine.state {
+            MachineState::Idle if !cools => &mut class.idle,
+            MachineState::Speculative if !cools => &mut class.speculative,
+            MachineState::Configured | MachineState::Failed => return,
+            _ => {
+                class.later = if add { class.later + 1 } else { class.later.saturating_sub(1) };
+                return;
+            }
+        };
+        let count = prices.entry(machine.price).or_default();
+        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            prices.remove(&machine.price);
+        }
+    }
+}
