@@ -17,7 +17,9 @@ pub struct Counters {
     pub rollup_needs: u64,
     /// Gauge: when the shard last confirmed a roll-up, Unix nanoseconds; 0 before the first.
     pub rollup_confirmed_unix_nanos: i64,
-    /// Gauge: requests that wait to be acknowledged.
+    /// Gauge: requests that contribute to the demand.
+    pub requests: u64,
+    /// Gauge: requests whose acknowledgement waits for a write or its answer.
     pub ack_queue: u64,
     /// Requests acknowledged.
     pub acknowledged: u64,

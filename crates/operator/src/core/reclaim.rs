@@ -1,0 +1,340 @@
+//! Reclaim: instructions to drains, their acknowledgement, drains that go on after a restart, and cordons that are
+//! taken back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bigfleet_proto::v1alpha1::operator_message::Payload;
+use bigfleet_proto::v1alpha1::{OperatorMessage, ReclaimAck, ReclaimInstruction};
+use bigfleet_types::{MachineId, MachineState, UnixNanos};
+
+use super::Core;
+use super::annotations;
+use super::counters::bump;
+use super::drain::{Cordon, Drain, Outcome, Step};
+use super::nodes::{self, Resolution};
+use super::writes::Key;
+use crate::io::{Output, Write};
+
+/// The grace of an instruction that gives none, and of a drain without an instruction.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+const MAX_GRACE: Duration = Duration::from_secs(24 * 3600);
+/// An instruction is acknowledged at the latest after this.
+const ACK_WITHIN: Duration = Duration::from_secs(5);
+/// Drains that evict at the same time.
+const PARALLEL: usize = 64;
+/// A machine that is still in use this long after its drain's deadline was not taken.
+const REVERSAL: Duration = Duration::from_secs(60);
+
+/// An instruction that is not acknowledged yet.
+#[derive(Debug)]
+pub(super) struct PendingAck {
+    instruction: String,
+    nodes: Vec<String>,
+    due: UnixNanos,
+}
+
+impl Core {
+    pub(super) fn on_reclaim(&mut self, now: UnixNanos, instruction: ReclaimInstruction) {
+        let id = instruction.instruction_id;
+        let grace = match u64::try_from(instruction.grace_period_seconds) {
+            Err(_) | Ok(0) => DEFAULT_GRACE,
+            Ok(seconds) => Duration::from_secs(seconds).min(MAX_GRACE),
+        };
+        let entries =
+            if instruction.machine_ids.is_empty() { instruction.nodes } else { instruction.machine_ids };
+        let mut nodes = Vec::new();
+        for entry in entries.iter().collect::<BTreeSet<_>>() {
+            match self.target(entry) {
+                Ok((node, machine)) => {
+                    let priority = instruction.preemptor_priority;
+                    let notice = format!(
+                        "instruction {id}: the node is emptied within {}s (preemptor priority {priority})",
+                        grace.as_secs()
+                    );
+                    self.begin_drain(now, &node, &machine, &id, now.after(grace), notice);
+                    if !nodes.contains(&node) {
+                        nodes.push(node);
+                    }
+                }
+                Err(reason) => {
+                    bump(&mut self.counters.reclaim_unresolved, reason);
+                    tracing::warn!(instruction = id, entry, reason, "not drained");
+                }
+            }
+        }
+        self.pending_acks.push(PendingAck { instruction: id, nodes, due: now.after(ACK_WITHIN) });
+    }
+
+    /// The Node that an entry of an instruction means, and its machine.
+    fn target(&self, entry: &str) -> Result<(String, MachineId), &'static str> {
+        let by_machine = MachineId::parse(entry).ok().and_then(|id| {
+            let known = self.machines.get(&id);
+            let resolution = match known.and_then(|machine| machine.node.clone()) {
+                Some(node) => Resolution::One(node),
+                None => self.nodes.resolve(&id, "", ""),
+            };
+            match resolution {
+                Resolution::None => None,
+                Resolution::Ambiguous => Some(Err("ambiguous")),
+                Resolution::One(node) => {
+                    let labelled =
+                        self.nodes.get(&node).and_then(|node| nodes::label(node)) == Some(id.as_str());
+                    Some(if known.is_some() || labelled { Ok((node, id)) } else { Err("not_ours") })
+                }
+            }
+        });
+        let (name, machine) = match by_machine {
+            Some(found) => found?,
+            None => {
+                let node = self.nodes.get(entry).ok_or("no_node")?;
+                let labelled = nodes::label(node).and_then(|id| MachineId::parse(id).ok());
+                let machine = labelled.or_else(|| self.owners.get(entry).cloned()).ok_or("not_ours")?;
+                (entry.to_owned(), machine)
+            }
+        };
+        match self.nodes.get(&name) {
+            Some(node) if nodes::is_protected(node) => Err("protected"),
+            _ => Ok((name, machine)),
+        }
+    }
+
+    /// Starts a drain, or tightens one that is under way: the earlier deadline stays.
+    fn begin_drain(
+        &mut self,
+        now: UnixNanos,
+        node: &str,
+        machine: &MachineId,
+        instruction: &str,
+        deadline: UnixNanos,
+        notice: String,
+    ) {
+        match self.drains.get_mut(node).filter(|drain| drain.is_active()) {
+            Some(drain) if drain.deadline <= deadline => return,
+            Some(drain) => {
+                drain.deadline = deadline;
+                drain.grace = deadline.since(now);
+                instruction.clone_into(&mut drain.instruction);
+                drain.cordon = Cordon::Due { at: now, tries: 0 };
+            }
+            None => {
+                let mut drain = Drain::new(
+                    now,
+                    node.to_owned(),
+                    machine.clone(),
+                    instruction.to_owned(),
+                    deadline,
+                    false,
+                );
+                drain.notice = Some(notice);
+                self.watch(drain);
+            }
+        }
+        self.settle(now, machine);
+    }
+
+    fn watch(&mut self, drain: Drain) {
+        let node = drain.node.clone();
+        self.outputs.push(Output::WatchPods { node: node.clone() });
+        self.drains.insert(node, drain);
+    }
+
+    /// The shard drains a machine. Its node either carries a drain of before our restart, or the instruction was lost.
+    pub(super) fn drain_unasked(&mut self, now: UnixNanos, id: &MachineId) {
+        let name = self.machines.get(id).and_then(|machine| machine.node.clone());
+        let Some(node) = name.and_then(|name| self.nodes.get(&name)).cloned() else {
+            return;
+        };
+        if self.drains.contains_key(&node.name) {
+            return;
+        }
+        if nodes::is_protected(&node) {
+            bump(&mut self.counters.reclaim_unresolved, "protected");
+            tracing::warn!(machine = %id, node = node.name, "a protected node is not drained");
+            return;
+        }
+        match annotations::drain(&node).filter(|(_, deadline)| *deadline > now) {
+            Some((instruction, deadline)) => {
+                tracing::info!(machine = %id, node = node.name, "a drain goes on");
+                let cordoned = node.unschedulable;
+                let drain = Drain::new(
+                    now,
+                    node.name.clone(),
+                    id.clone(),
+                    instruction.to_owned(),
+                    deadline,
+                    cordoned,
+                );
+                self.watch(drain);
+            }
+            None => {
+                let instruction = format!("draining/{id}");
+                let notice = format!(
+                    "the machine is being drained without an instruction: the node is emptied within {}s",
+                    DEFAULT_GRACE.as_secs()
+                );
+                self.begin_drain(now, &node.name, id, &instruction, now.after(DEFAULT_GRACE), notice);
+            }
+        }
+    }
+
+    /// The binding that a drain was to end is over.
+    pub(super) fn forget_drain(&mut self, id: &MachineId) {
+        let of_machine: Vec<String> = self
+            .drains
+            .values()
+            .filter(|drain| drain.machine == *id)
+            .map(|drain| drain.node.clone())
+            .collect();
+        for node in of_machine {
+            if self.drains.remove(&node).is_some_and(|drain| drain.is_active()) {
+                bump(&mut self.counters.drain_results, "released");
+                self.outputs.push(Output::UnwatchPods { node });
+            }
+        }
+    }
+
+    /// Does what the drains want now.
+    pub(super) fn poll_drains(&mut self, now: UnixNanos) {
+        let evicting = self.evicting();
+        let names: Vec<String> = self.drains.keys().cloned().collect();
+        for name in names {
+            let evict = evicting.contains(&name);
+            let force = self.config.force_delete_at_deadline;
+            let Some(drain) = self.drains.get_mut(&name) else {
+                continue;
+            };
+            for step in drain.step(now, evict, force) {
+                self.drain_step(now, &name, step);
+            }
+        }
+        self.poll_reclaim_acks(now);
+        self.take_back_cordons(now);
+    }
+
+    /// The drains that may evict: those that end first.
+    fn evicting(&self) -> BTreeSet<String> {
+        let mut active: Vec<_> =
+            self.drains.values().filter(|d| d.is_active()).map(|d| (d.deadline, &d.node)).collect();
+        active.sort_unstable();
+        active.into_iter().take(PARALLEL).map(|(_, node)| node.clone()).collect()
+    }
+
+    fn drain_step(&mut self, now: UnixNanos, node: &str, step: Step) {
+        match step {
+            Step::Cordon => {
+                let Some(drain) = self.drains.get(node) else {
+                    return;
+                };
+                let known = self.nodes.get(node);
+                let cordons = known.is_none_or(|node| !node.unschedulable || annotations::ours(node));
+                let annotations = annotations::of_drain(&drain.instruction, drain.deadline, cordons);
+                let id = self.outputs.write(Write::Cordon { node: node.to_owned(), annotations });
+                self.drain_writes.insert(id, node.to_owned());
+                if let Some(drain) = self.drains.get_mut(node)
+                    && let Cordon::Due { tries, .. } = drain.cordon
+                {
+                    drain.cordon = Cordon::Asked { id, tries };
+                }
+            }
+            Step::Evict { uid, write, first } => {
+                if let (Write::Evict { namespace, name, .. }, true) = (&write, first) {
+                    let pod = format!("{namespace}/{name}");
+                    let message = format!("the pod's node {node} leaves the cluster");
+                    self.event(("Pod", &pod), false, "BigFleetEvicting", message);
+                }
+                let id = self.outputs.write(write);
+                self.drain_writes.insert(id, node.to_owned());
+                if let Some(drain) = self.drains.get_mut(node) {
+                    drain.evicting(&uid, id);
+                }
+            }
+            Step::Blocked { namespace, name, message } => {
+                let pod = format!("{namespace}/{name}");
+                self.event(("Pod", &pod), true, "BigFleetEvictionBlocked", message);
+            }
+            Step::Delete(write) => {
+                // Nobody waits for the answer: the drain ends here, whatever becomes of the pod.
+                self.outputs.write(write);
+            }
+            Step::Ended => {
+                self.outputs.push(Output::UnwatchPods { node: node.to_owned() });
+                let Some((machine, outcome)) =
+                    self.drains.get(node).and_then(|d| Some((d.machine.clone(), d.outcome.clone()?)))
+                else {
+                    return;
+                };
+                match outcome {
+                    Outcome::Drained => {
+                        bump(&mut self.counters.drain_results, "drained");
+                        let message = "no pod is left that has to go".to_owned();
+                        self.event(("Node", node), false, "BigFleetDrained", message);
+                    }
+                    Outcome::Failed(left) => {
+                        bump(&mut self.counters.drain_results, "failed");
+                        tracing::warn!(node, left, "a drain did not finish");
+                        self.event(("Node", node), true, "BigFleetDrainTimeout", left);
+                    }
+                }
+                self.settle(now, &machine);
+            }
+        }
+    }
+
+    /// Acknowledges instructions whose nodes are all cordoned (or gone), or that have waited long enough.
+    fn poll_reclaim_acks(&mut self, now: UnixNanos) {
+        let mut pending = std::mem::take(&mut self.pending_acks);
+        pending.retain(|ack| {
+            let cordons = ack.nodes.iter().map(|node| self.drains.get(node).map(|drain| drain.cordon));
+            let settled = cordons
+                .clone()
+                .all(|cordon| !matches!(cordon, Some(Cordon::Due { .. } | Cordon::Asked { .. })));
+            if !settled && now < ack.due {
+                return true;
+            }
+            let started = cordons.filter(|cordon| *cordon == Some(Cordon::Done)).count();
+            let payload = Some(Payload::ReclaimAck(ReclaimAck {
+                instruction_id: ack.instruction.clone(),
+                nodes_started: i32::try_from(started).unwrap_or(i32::MAX),
+            }));
+            self.outputs.push(Output::Send(Box::new(OperatorMessage { payload })));
+            false
+        });
+        self.pending_acks = pending;
+    }
+
+    /// A machine that is still in use long after its drain: the shard has given the drain up, and a node that takes no
+    /// pods would count as supply. Only a cordon of ours is taken back.
+    fn take_back_cordons(&mut self, now: UnixNanos) {
+        let due: Vec<_> = self.reversals().filter(|(at, ..)| *at < now).collect();
+        for (_, node, machine) in due {
+            self.forget_drain(&machine);
+            self.uncordoned.insert(node.clone());
+            let write = Write::Uncordon { node: node.clone(), annotations: annotations::keys() };
+            self.writes.want(now, Key::Cordon(node.clone()), write);
+            let message = "the machine stays with this cluster".to_owned();
+            self.event(("Node", &node), false, "BigFleetUncordoned", message);
+            self.settle(now, &machine);
+        }
+    }
+
+    /// Nodes whose cordon is to be taken back, and after when.
+    fn reversals(&self) -> impl Iterator<Item = (UnixNanos, String, MachineId)> {
+        self.nodes.cordoned().filter(|node| !self.uncordoned.contains(&node.name)).filter_map(|node| {
+            let machine = self.owners.get(&node.name)?;
+            let (frame, _) = self.machines.get(machine)?.frame.as_ref()?;
+            let (_, deadline) = annotations::drain(node)?;
+            let in_use = frame.state == MachineState::Configured;
+            in_use.then(|| (deadline.after(REVERSAL), node.name.clone(), machine.clone()))
+        })
+    }
+
+    /// When [`Core::poll_drains`] has something to do next.
+    pub(super) fn next_drain_wake(&self) -> Option<UnixNanos> {
+        let evicting = self.evicting();
+        let drains = self.drains.values().filter_map(|drain| drain.next_wake(evicting.contains(&drain.node)));
+        let acks = self.pending_acks.iter().map(|ack| ack.due);
+        let reversals = self.reversals().map(|(at, ..)| at.after(Duration::from_nanos(1)));
+        drains.chain(acks).chain(reversals).min()
+    }
+}
