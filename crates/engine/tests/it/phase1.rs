@@ -1,10 +1,11 @@
 //! Crediting and acquiring, worked examples 16 to 27, 58, 65 and 68.
 
-use bigfleet_engine::{Eligibility, UnmetReason};
+use bigfleet_engine::{Eligibility, Policy, UnmetReason};
 use bigfleet_types::{MachineState, WhenUnsatisfiable, keys};
 
 use crate::dsl::{
-    GPU, M, claimed, count, decide, gpu, gpu_need, gpus, lines, machine, need, secs, vector, verdict,
+    GPU, M, claimed, count, decide, demand, engine, gpu, gpu_need, gpus, lines, machine, need, secs, vector,
+    verdict,
 };
 use crate::world::World;
 
@@ -299,4 +300,15 @@ fn what_a_floor_gives_back_serves_the_next_need() {
     let decisions = decide(&fleet, &[("a", &[hungry, floored, small.clone()])]);
     assert!(verdict(&decisions, "a", &small).satisfied);
     assert!(decisions.actions.is_empty());
+}
+
+#[test]
+fn the_machines_of_a_need_that_left_are_orphans() {
+    // Orphans come before own purchases, siblings after them: the order tells which of the two `c` is.
+    let (stays, leaves) = (gpu_need(0, 1), gpu_need(0, 1).group("leaves"));
+    let fleet = [gpu("c").configured("a").of(&leaves.build()), gpu("cr").creating_for(stays.key("a"))];
+    let mut engine = engine(Policy::default(), &fleet, &[("a", &[stays.clone(), leaves])]);
+    assert_eq!(claimed(&engine.decide(secs(0))), ["c", "cr"]);
+    engine.apply(demand("a", &[stays]));
+    assert_eq!(claimed(&engine.decide(secs(0))), ["c"]);
 }
