@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn broken_instances_are_refused_by_field() {
-        let cases: [(&str, fn(&mut Instance)); 12] = [
+        type Case = (&'static str, fn(&mut Instance));
+        let cases: [Case; 12] = [
             ("id", |i| i.id.clear()),
             ("instance_type", |i| i.instance_type.clear()),
             ("capacity_type", |i| i.capacity_type = CapacityType::Unspecified),

@@ -225,12 +225,17 @@ impl Profile {
     /// The machines of the profile.
     #[must_use]
     pub fn instances(self) -> Vec<Instance> {
-        let classes = match self {
+        self.classes().iter().flat_map(|class| class.instances(1)).collect()
+    }
+
+    /// The same as classes, for whoever wants other sizes.
+    #[must_use]
+    pub fn classes(self) -> Vec<Class> {
+        match self {
             Self::None => Vec::new(),
             Self::Dev => dev(),
             Self::Demo => demo(),
-        };
-        classes.iter().flat_map(|class| class.instances(1)).collect()
+        }
     }
 }
 

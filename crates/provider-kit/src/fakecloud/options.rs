@@ -270,7 +270,8 @@ mod tests {
 
     #[test]
     fn bad_options_name_their_field() {
-        let bad: [(&str, fn(&mut Options)); 5] = [
+        type Case = (&'static str, fn(&mut Options));
+        let bad: [Case; 5] = [
             ("density_multiplier", |o| o.density_multiplier = 0),
             ("failures_per_second", |o| o.failures_per_second = f64::NAN),
             ("shed.keep", |o| o.shed = Some(Shed { at_seconds: 1, keep: 1.5 })),

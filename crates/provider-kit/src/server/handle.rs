@@ -42,6 +42,8 @@ pub struct Handle {
     /// Taken once it is known how the server ended.
     serving: Option<JoinHandle<Result<grpc::Stopped, grpc::Error>>>,
     admin: Option<Supervised>,
+    /// Later than `stop`: probes must see that the provider is not ready while it stops.
+    admin_stop: CancellationToken,
 }
 
 impl Provider {
@@ -109,12 +111,13 @@ impl Provider {
         let readiness = Readiness::settable("starting");
         readiness.set_ready();
         let pages = Pages { registry: Arc::new(registry), readiness: readiness.clone(), build };
+        let admin_stop = CancellationToken::new();
         let admin = match metrics_addr {
             admin::Addr::Off => None,
-            admin::Addr::On(addr) => Some(admin::supervise(addr, pages.clone(), stop.clone())),
+            admin::Addr::On(addr) => Some(admin::supervise(addr, pages.clone(), admin_stop.clone())),
         };
         tracing::info!(%local, machines = provider.machines().len(), "provider ready");
-        Ok(Handle { local, dial, provider, readiness, pages, stop, serving, admin })
+        Ok(Handle { local, dial, provider, readiness, pages, stop, serving, admin, admin_stop })
     }
 
     fn look_now_and_then(&self) {
@@ -194,6 +197,7 @@ impl Handle {
         self.stop.cancel();
         let served = self.failed().await;
         self.provider.close().await;
+        self.admin_stop.cancel();
         if let Some(admin) = self.admin.take() {
             admin.join().await;
         }
@@ -204,6 +208,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.admin_stop.cancel();
         self.provider.shared.stop.cancel();
     }
 }

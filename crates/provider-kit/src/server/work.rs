@@ -46,12 +46,8 @@ impl Provider {
         let shared = &self.shared;
         shared.metrics.transition(work.kind, "started");
         let limit = shared.options.timeouts.of(work.kind);
-        let blob = match begin {
-            Begin::Fresh(blob) => Some(blob),
-            Begin::Resumed => None,
-        };
         let performed = async {
-            let did = AssertUnwindSafe(perform(&*shared.backend, &work, blob)).catch_unwind();
+            let did = AssertUnwindSafe(perform(&*shared.backend, &work, begin)).catch_unwind();
             match timeout(limit, did).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_panic)) => {
@@ -108,17 +104,20 @@ impl Provider {
     }
 }
 
-/// One piece of work; `blob` is `None` after a restart. Errors come back fit for `last_error`.
-async fn perform(backend: &dyn Backend, work: &Work, blob: Option<Option<Blob>>) -> Result<Outcome, String> {
-    let Some(blob) = blob else {
-        if work.kind == Kind::Configure {
+/// One piece of work. Errors come back fit for `last_error`.
+async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Outcome, String> {
+    let blob = match begin {
+        Begin::Fresh(blob) => blob.unwrap_or_default(),
+        Begin::Resumed if work.kind == Kind::Configure => {
             return Err(
                 "Configure was interrupted by a restart of the provider, which does not keep bootstrap \
                         blobs; replace the machine"
                     .to_owned(),
             );
         }
-        return backend.resume(work).await.map_err(|error| scrub(&error.to_string(), None));
+        Begin::Resumed => {
+            return backend.resume(work).await.map_err(|error| scrub(&error.to_string(), None));
+        }
     };
     let operation = Operation {
         id: &work.machine_id,
@@ -126,12 +125,11 @@ async fn perform(backend: &dyn Backend, work: &Work, blob: Option<Option<Blob>>)
         operation_id: &work.operation_id,
         grace_seconds: work.grace_seconds,
     };
-    let clean = |error: Error| scrub(&error.to_string(), blob.as_ref());
+    let clean = |error: Error| scrub(&error.to_string(), Some(&blob));
     match work.kind {
         Kind::Create => Ok(backend.create(operation).await.map_err(clean)?.into()),
         Kind::Configure => {
-            let empty = Blob::default();
-            backend.configure(operation, blob.as_ref().unwrap_or(&empty)).await.map_err(clean)?;
+            backend.configure(operation, &blob).await.map_err(clean)?;
             backend.confirm_node_ready(operation).await.map_err(clean)?;
             Ok(Outcome::Configured)
         }

@@ -89,7 +89,7 @@ async fn a_time_out_kills_the_whole_process_group() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"sleep 1000 & echo $! > "$1/grandchild.new"; echo $$ > "$1/child"; mv "$1/grandchild.new" "$1/grandchild"; wait"#;
     let cloud = FakeCloud::new(shell(dir.path(), script)).unwrap();
-    let cloud = serve(cloud.kit(|kit| kit.timeouts = Timeouts::all(Duration::from_secs(2)))).await;
+    let cloud = serve(cloud.kit(|kit| kit.timeouts = Timeouts::all(Duration::from_secs(6)))).await;
     cloud.client.configure("idle-0", "a").await.unwrap();
     eventually("the grandchild runs", async || dir.path().join("grandchild").exists().then_some(())).await;
     let (child, grandchild) = (read(dir.path(), "child"), read(dir.path(), "grandchild"));

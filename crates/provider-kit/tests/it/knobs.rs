@@ -176,7 +176,9 @@ async fn lists_and_records_are_spoiled_on_demand() {
         (Corruption::State(99), |m| m.state == 99),
         (Corruption::CapacityType(77), |m| m.capacity_type == 77),
         (Corruption::Cluster("old".into()), |m| m.cluster == "old"),
-        (Corruption::Quantity("many".into()), |m| m.resources.as_ref().unwrap().resources["cpu"] == "many"),
+        (Corruption::Quantity("many".into()), |m| {
+            m.resources.as_ref().is_some_and(|r| r.resources.get("cpu").is_some_and(|q| q == "many"))
+        }),
     ];
     for (corruption, spoiled) in spoils {
         control.corrupt("idle-0", Some(corruption.clone()));

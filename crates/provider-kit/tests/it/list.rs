@@ -96,10 +96,10 @@ async fn deltas_hold_what_changed_and_what_is_gone() {
 #[tokio::test]
 async fn a_list_beyond_four_mebibytes_arrives() {
     let mut options = options();
-    options.seeds.speculative = 30_000;
+    options.seeds.speculative = 60_000;
     let cloud = start(options).await;
     let list = cloud.client.list_since(b"", 0).await;
-    assert_eq!(list.machines.len(), 30_006);
+    assert_eq!(list.machines.len(), 60_006);
     assert!(prost::Message::encoded_len(&list) > 4 << 20);
     cloud.stop().await;
 }

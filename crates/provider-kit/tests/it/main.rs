@@ -1,5 +1,7 @@
 //! The provider kit over real gRPC on loopback, with real files.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod boot;
 mod dispatch;
 mod durable;

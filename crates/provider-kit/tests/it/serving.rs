@@ -74,6 +74,11 @@ impl Backend for Moody {
         Ok(())
     }
 
+    fn in_stock(&self, machine: &bigfleet_proto::v1alpha1::Machine) -> Result<(), String> {
+        assert_ne!(machine.id, "panics-early");
+        Ok(())
+    }
+
     async fn confirm_node_ready(&self, operation: Operation<'_>) -> Result<(), Error> {
         Err(Error::new(format!("{} never became Ready", operation.id)))
     }
@@ -102,7 +107,7 @@ async fn start(instances: Vec<Instance>) -> (Arc<Moody>, Result<bigfleet_provide
 
 #[tokio::test]
 async fn work_that_goes_wrong_fails_the_machine_and_says_why() {
-    let (_, handle) = start(["nameless", "panics", "slow", "fine"].map(slot).to_vec()).await;
+    let (_, handle) = start(["nameless", "panics", "panics-early", "slow", "fine"].map(slot).to_vec()).await;
     let handle = handle.unwrap();
     let client = Client::connect(&handle.dial_addr().to_string(), "s", 1);
     for (id, words) in [("nameless", "without a name"), ("panics", "panicked"), ("slow", "time-out")] {
@@ -114,6 +119,11 @@ async fn work_that_goes_wrong_fails_the_machine_and_says_why() {
         assert!(failed.last_error.contains(words), "{}", failed.last_error);
         assert_eq!(failed.host, None);
     }
+    // A panic within a call is an answer like any other, and the next calls are served.
+    assert_eq!(client.create("panics-early").await.unwrap_err().code(), tonic::Code::Internal);
+    let mut metrics = String::new();
+    prometheus_client::encoding::text::encode(&mut metrics, &handle.pages().registry).unwrap();
+    assert!(metrics.contains("bigfleet_provider_panics_total 2\n"), "{metrics}");
     client.create("fine").await.unwrap();
     eventually("fine", async || (client.get("fine").await.unwrap().state == number(Idle)).then_some(()))
         .await;
