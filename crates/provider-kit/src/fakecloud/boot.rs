@@ -26,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// the bootstrap blob comes on standard input. Exit 0 means that the node is Ready, or gone; processes that it leaves
 /// behind then live on. Anything else fails the machine, with the last line of standard error as the reason. At the
 /// time-out the program is killed with its whole process group.
+///
+/// After a restart of the provider an interrupted Drain runs again, perhaps beside what the killed provider left
+/// running: the program must bear that. An interrupted Configure never runs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootCommand {
