@@ -87,3 +87,16 @@ fn a_key_keeps_its_arrival_until_it_disappears() {
     assert_eq!(arrival(40, &[]), None);
     assert_eq!(arrival(50, &[need(0, "cpu=2")]), Some(secs(50)), "a key that returns is new");
 }
+
+#[test]
+fn a_new_arrival_moves_a_row() {
+    let mut engine = Engine::new(Policy::default());
+    let row = |at| need(0, "cpu=1").arrival(secs(at));
+    engine.apply(demand("a", &[row(5)]));
+    for (at, expected) in [(1, ["b", "a"]), (9, ["a", "b"])] {
+        engine.apply(demand("b", &[row(at)]));
+        let decisions = engine.decide(secs(0));
+        let order: Vec<_> = decisions.verdicts.iter().map(|v| v.key.cluster.as_str()).collect();
+        assert_eq!(order, expected);
+    }
+}
