@@ -1,0 +1,167 @@
+//! `move`: one cluster needs less, another more; machines travel between them and nothing is bought.
+
+use std::collections::BTreeSet;
+
+use bigfleet_proto::v1alpha1::Machine;
+use bigfleet_provider_kit::faults::Method;
+use bigfleet_types::MachineState;
+
+use super::{Claim, Director, declared};
+use crate::demo::audit::Entry;
+use crate::demo::cluster::{MOST_LEVELS, Tier};
+use crate::demo::world::{is_bought, state};
+
+/// How many machines have to travel.
+const TRAVELLERS: u32 = 6;
+/// How many levels fewer the giving cluster wants: more than have to travel, so that the rail is what limits.
+const FALL: u32 = 8;
+const FROM: &str = "cluster-a";
+const TO: &str = "cluster-b";
+
+pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> {
+    let world = director.world;
+    let (from, to) = (world.cluster(FROM)?, world.cluster(TO)?);
+    director.rest().await?;
+    if world.control().machines().iter().any(|m| is_bought(m) && state(m) != Some(MachineState::Speculative))
+    {
+        anyhow::bail!(
+            "scenario move: starts on owned machines only, and some are bought; lower the demand and wait"
+        );
+    }
+
+    // Every machine is the same size, so every Idle one would serve the other cluster at once.
+    let idle = count(&director.list().await?, MachineState::Idle);
+    let room = usize::try_from(MOST_LEVELS - from.level(Tier::Production))?;
+    if idle > room {
+        anyhow::bail!(
+            "scenario move: {idle} machines are Idle and {FROM} can use {room}; give smaller sizes"
+        );
+    }
+    let full = from.level(Tier::Production) + u32::try_from(idle)?;
+    if full < FALL {
+        anyhow::bail!("scenario move: {FROM} runs {full} levels of production, and {FALL} have to fall away");
+    }
+    director.say(format!("{FROM} takes the {idle} Idle machines: production {full}"));
+    from.set_level(Tier::Production, full)?;
+    director.rest().await?;
+    let before = director.list().await?;
+    let creates = world.control().total_calls(Method::Create);
+
+    director.say(format!(
+        "{FROM}'s demand falls by {FALL} levels; reclaims wait for --reclaim-after and the cap"
+    ));
+    from.set_level(Tier::Production, full - FALL)?;
+    let givers = bound_to(&before, FROM);
+    let returned = || {
+        let machines = world.control().machines();
+        machines.iter().filter(|m| state(m) == Some(MachineState::Idle) && givers.contains(&m.id)).count()
+    };
+    let enough = usize::try_from(TRAVELLERS)?;
+    director
+        .wait(
+            &format!("{TRAVELLERS} of {FROM}'s machines are Idle"),
+            || (returned() >= enough).then_some(()),
+            || format!("{} are back", returned()),
+        )
+        .await?;
+    let between = director.list().await?;
+
+    let wanted = to.level(Tier::Batch) + TRAVELLERS;
+    director.say(format!("{TO} asks for {TRAVELLERS} levels more: batch {wanted}"));
+    to.set_level(Tier::Batch, wanted)?;
+    let content = || to.is_content(&to.memory().view()).then_some(());
+    let have = || format!("{TO} has {} nodes", to.memory().view().nodes.len());
+    director.wait(&format!("every pod of {TO} runs"), content, have).await?;
+    director.wait("every pod runs", || world.all_run().then_some(()), have).await?;
+    let after = director.list().await?;
+
+    let idle: BTreeSet<_> = in_state(&between, MachineState::Idle).collect();
+    let travelled: Vec<_> = bound_to(&after, TO)
+        .into_iter()
+        .filter(|id| givers.contains(id) && idle.contains(id.as_str()))
+        .collect();
+    let audit = world.audit()?;
+    let told = travelled.iter().filter(|id| reclaimed_then_bootstrapped(&audit, id)).count();
+    let created = world.control().total_calls(Method::Create) - creates;
+    let provisions = audit.iter().filter(|entry| entry.kind == "Provision").count();
+    Ok(vec![
+        Claim::new(
+            "no matching machine is Idle at the start",
+            count(&before, MachineState::Idle) == 0,
+            format!("{} Idle, {} in {FROM}", count(&before, MachineState::Idle), givers.len()),
+        ),
+        Claim::new(
+            "at least 6 machines travel from cluster-a over Idle to cluster-b, by the provider's List",
+            travelled.len() >= enough,
+            format!("{} do: {}", travelled.len(), travelled.join(", ")),
+        ),
+        Claim::new(
+            "the audit log has a Reclaim from cluster-a and then a Bootstrap for cluster-b of each",
+            told >= enough && told == travelled.len(),
+            format!("of {told}"),
+        ),
+        Claim::new(
+            "no Create reaches the provider",
+            created == 0 && provisions == 0,
+            format!("{created} calls, {provisions} Provisions in the audit log"),
+        ),
+        Claim::same_dollars(
+            "dollars an hour do not change",
+            ("before", declared(&before)),
+            ("after", declared(&after)),
+        ),
+        Claim::new("every pod runs", world.all_run(), super::super::observe::pods(world)),
+    ])
+}
+
+fn in_state(machines: &[Machine], wanted: MachineState) -> impl Iterator<Item = &str> {
+    machines.iter().filter(move |m| state(m) == Some(wanted)).map(|m| m.id.as_str())
+}
+
+fn count(machines: &[Machine], wanted: MachineState) -> usize {
+    in_state(machines, wanted).count()
+}
+
+fn bound_to(machines: &[Machine], cluster: &str) -> BTreeSet<String> {
+    let configured = |m: &&Machine| state(m) == Some(MachineState::Configured) && m.cluster == cluster;
+    machines.iter().filter(configured).map(|m| m.id.clone()).collect()
+}
+
+/// Whether the log has, for this machine, a Reclaim from the one cluster and after it a Bootstrap for the other.
+fn reclaimed_then_bootstrapped(audit: &[Entry], machine: &str) -> bool {
+    let done = |entry: &Entry, kind: &str, cluster: &str| {
+        entry.machine == machine
+            && entry.kind == kind
+            && entry.cluster == cluster
+            && entry.outcome == "success"
+    };
+    let reclaimed = audit.iter().position(|entry| done(entry, "Reclaim", FROM));
+    reclaimed.is_some_and(|at| audit[at..].iter().any(|entry| done(entry, "Bootstrap", TO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: &str, cluster: &str, outcome: &str) -> Entry {
+        let text = str::to_owned;
+        Entry {
+            time: text(""),
+            kind: text(kind),
+            machine: text("m"),
+            cluster: text(cluster),
+            reason: text(""),
+            outcome: text(outcome),
+            detail: text(""),
+        }
+    }
+
+    #[test]
+    fn a_journey_needs_both_entries_in_order() {
+        let (away, there) = (entry("Reclaim", FROM, "success"), entry("Bootstrap", TO, "success"));
+        assert!(reclaimed_then_bootstrapped(&[away.clone(), there.clone()], "m"));
+        assert!(!reclaimed_then_bootstrapped(&[there.clone(), away.clone()], "m"));
+        assert!(!reclaimed_then_bootstrapped(&[away.clone(), there.clone()], "other"));
+        assert!(!reclaimed_then_bootstrapped(&[entry("Reclaim", FROM, "fenced"), there], "m"));
+    }
+}

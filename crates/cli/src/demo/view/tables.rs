@@ -1,0 +1,85 @@
+//! The two tables: what clusters want, and what the machines do.
+
+use bigfleet_types::MachineState;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::widgets::{Cell, Row, Table};
+
+use super::framed;
+use crate::demo::cluster::Tier;
+use crate::demo::picture::{ClusterLine, Picture, STATES};
+
+/// Demand by cluster and tier; the chosen row is marked.
+pub(super) fn demand(frame: &mut Frame<'_>, area: Rect, picture: &Picture, chosen: usize) {
+    let clusters = picture.clusters.iter().enumerate();
+    let rows = clusters.flat_map(|(at, cluster)| {
+        Tier::ALL.into_iter().enumerate().map(move |(n, tier)| {
+            let row = at * Tier::ALL.len() + n;
+            demand_row(cluster, tier, row == chosen, n == 0)
+        })
+    });
+    let widths = [11, 12, 5, 5, 11, 8].map(Constraint::Length);
+    let header = Row::new(["cluster", "", "want", "nodes", "pods", "moved"]).style(Modifier::BOLD);
+    let table = Table::new(rows, widths).header(header).block(framed("Demand, in machines' worth"));
+    frame.render_widget(table, area);
+}
+
+fn demand_row(cluster: &ClusterLine, tier: Tier, chosen: bool, first: bool) -> Row<'static> {
+    let mark = if chosen { "> " } else { "  " };
+    let once = |text: String| if first { text } else { String::new() };
+    let pods = format!("{}/{}", cluster.running, cluster.wanted);
+    let pods = if cluster.running == cluster.wanted {
+        Cell::from(once(pods))
+    } else {
+        Cell::from(once(pods)).style(Color::Yellow)
+    };
+    let moved = match (cluster.evicted, cluster.lost) {
+        (evicted, 0) => evicted.to_string(),
+        (evicted, lost) => format!("{evicted}, {lost} lost"),
+    };
+    let row = Row::new([
+        Cell::from(once(cluster.name.clone())),
+        Cell::from(format!("{mark}{tier}")),
+        Cell::from(cluster.level(tier).to_string()),
+        Cell::from(once(cluster.nodes.to_string())),
+        pods,
+        Cell::from(once(moved)),
+    ]);
+    if chosen { row.style(Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD)) } else { row }
+}
+
+/// Short names of the states, in the order of [`STATES`].
+const SHORT: [&str; 8] = ["slot", "make", "idle", "join", "bound", "drain", "del", "fail"];
+
+/// Machines by class and state, with the sums below.
+pub(super) fn machines(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
+    let numbers = |counts: [usize; 8]| {
+        counts.into_iter().zip(STATES).map(|(count, state)| {
+            let text = if count == 0 { "\u{b7}".to_owned() } else { count.to_string() };
+            Cell::from(text).style(if count == 0 { Style::new().fg(Color::DarkGray) } else { colour(state) })
+        })
+    };
+    let rows = picture.classes.iter().map(|class| {
+        let head = [class.name.clone(), class.capacity_type.to_owned(), format!("{:.2}", class.price)];
+        Row::new(head.map(Cell::from).into_iter().chain(numbers(class.counts)))
+    });
+    let total = ["all", "", ""].map(Cell::from).into_iter().chain(numbers(picture.totals()));
+    let rows = rows.chain([Row::new(total).style(Modifier::BOLD)]);
+    let widths = [13, 11, 5].into_iter().chain([5; 8]).map(Constraint::Length);
+    let header = Row::new(["class", "paid as", "$/h"].into_iter().chain(SHORT)).style(Modifier::BOLD);
+    frame.render_widget(Table::new(rows, widths).header(header).block(framed("Machines")), area);
+}
+
+fn colour(state: MachineState) -> Style {
+    Style::new().fg(match state {
+        MachineState::Speculative => Color::DarkGray,
+        MachineState::Idle => Color::Blue,
+        MachineState::Configured => Color::Green,
+        MachineState::Failed => Color::Red,
+        MachineState::Creating
+        | MachineState::Configuring
+        | MachineState::Draining
+        | MachineState::Deleting => Color::Yellow,
+    })
+}
