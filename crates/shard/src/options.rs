@@ -123,11 +123,13 @@ impl Options {
 mod tests {
     use super::*;
 
+    type Spoil = fn(&mut Options);
+
     #[test]
     fn every_limit_names_its_flag() {
         let good = Options::new("127.0.0.1:1").unwrap();
         good.validate().unwrap();
-        let wrong: [(&str, fn(&mut Options)); 10] = [
+        let wrong: [(&str, Spoil); 10] = [
             ("provider-addr", |o| o.provider_addr.clear()),
             ("id", |o| o.id = ShardId::trusted("a b")),
             ("reclaim-cap-fraction", |o| o.control.reclaim_cap_fraction = 1.01),

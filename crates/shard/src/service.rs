@@ -112,7 +112,6 @@ impl Shard {
         let metrics = Metrics::register(&mut registry);
         let build = BuildInfo::this("shard");
         build.register(&mut registry);
-        metrics.epoch.set(epoch.value());
 
         let provider = provider_client::Options {
             addr: options.provider_addr.clone(),
@@ -344,5 +343,87 @@ fn announce(options: &Options, addr: SocketAddr, epoch: i64) {
     }
     if control.dry_run {
         tracing::info!("dry run: actions are decided and logged, and not executed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Set {
+        running: Running,
+        decided: (oneshot::Sender<()>, oneshot::Receiver<()>),
+        superseded: (mpsc::Sender<Superseded>, mpsc::Receiver<Superseded>),
+        _inputs: mpsc::Receiver<Input>,
+        _dir: tempfile::TempDir,
+    }
+
+    fn set() -> Set {
+        let dir = tempfile::tempdir().unwrap();
+        let (inputs, incoming) = mpsc::channel(8);
+        let running = Running {
+            stop: CancellationToken::new(),
+            stops: Stops::default(),
+            inputs,
+            sessions: Sessions::new(Metrics::register(&mut Registry::default())),
+            mutations: TaskTracker::new(),
+            admin: None,
+            _epoch: Arc::new(Epoch::take(dir.path(), SystemClock::start().now()).unwrap()),
+        };
+        let (decided, superseded) = (oneshot::channel(), mpsc::channel(1));
+        Set { running, decided, superseded, _inputs: incoming, _dir: dir }
+    }
+
+    fn listener(set: &Set) -> JoinHandle<Result<grpc::Stopped, grpc::Error>> {
+        let stop = set.running.stops.streams.clone();
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            Ok(grpc::Stopped::Drained)
+        })
+    }
+
+    #[tokio::test]
+    async fn a_deciding_thread_that_dies_ends_the_shard() {
+        let set = set();
+        let serving = listener(&set);
+        // A panic drops the sender unused.
+        drop(set.decided.0);
+        let end = set.running.supervise(set.decided.1, serving, set.superseded.1).await;
+        assert!(matches!(end, Err(Failure::Decisions)), "{end:?}");
+    }
+
+    #[tokio::test]
+    async fn a_session_listener_that_ends_takes_the_shard_with_it() {
+        let set = set();
+        let (stop, decided) = (set.running.stops.decisions.clone(), set.decided.0);
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            decided.send(())
+        });
+        let serving = tokio::spawn(async { panic!("accept loop") });
+        let end = set.running.supervise(set.decided.1, serving, set.superseded.1).await;
+        assert!(matches!(&end, Err(Failure::Listener(why)) if why.contains("panic")), "{end:?}");
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_calls_in_flight_and_is_no_failure() {
+        let set = set();
+        let serving = listener(&set);
+        let (stop, decided, streams) =
+            (set.running.stops.decisions.clone(), set.decided.0, set.running.stops.streams.clone());
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            decided.send(())
+        });
+        let (finish, finished) = oneshot::channel::<()>();
+        set.running.mutations.spawn(finished);
+        set.running.stop.cancel();
+        let ending = tokio::spawn(set.running.supervise(set.decided.1, serving, set.superseded.1));
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!streams.is_cancelled(), "sessions were ended before the call was");
+        finish.send(()).unwrap();
+        ending.await.unwrap().unwrap();
     }
 }

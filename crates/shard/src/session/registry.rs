@@ -104,9 +104,8 @@ impl Sessions {
             table.note_replacement(cluster, Instant::now());
         }
         place.send(Input::SessionOpened { session, cluster: cluster.clone() });
-        self.count(&table, if older.is_some() { "replaced" } else { "installed" });
         drop(table);
-        tracing::info!(%cluster, session = session.0, replaced = older.is_some(), "session installed");
+        tracing::debug!(%cluster, session = session.0, replaced = older.is_some(), "session installed");
         Ok((session, ended))
     }
 
@@ -116,8 +115,7 @@ impl Sessions {
         let Some(open) = table.open.remove(&session) else { return };
         if table.newest.get(&open.cluster) == Some(&session) {
             table.newest.remove(&open.cluster);
-            self.count(&table, "removed");
-            tracing::info!(cluster = %open.cluster, session = session.0, "session removed");
+            tracing::debug!(cluster = %open.cluster, session = session.0, "session removed");
         }
     }
 
@@ -182,11 +180,6 @@ impl Sessions {
             );
         }
         true
-    }
-
-    fn count(&self, table: &Table, event: &'static str) {
-        self.0.metrics.session_lifecycle.get_or_create(&[("event", event)]).inc();
-        self.0.metrics.active_sessions.set(i64::try_from(table.newest.len()).unwrap_or(i64::MAX));
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -1,10 +1,13 @@
-//! Tests of the shard's shell over real sockets and files.
+//! Tests of the shard: the core as lists of events, the shell over real sockets and files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod core_model;
+mod core_scenarios;
 mod shell_audit;
 mod shell_epoch;
 mod shell_fake;
+mod shell_flow;
 mod shell_logs;
 mod shell_operator;
 mod shell_outbox;

@@ -9,8 +9,8 @@ use bigfleet_proto::v1alpha1::operator_message::Payload as Said;
 use bigfleet_proto::v1alpha1::shard_client::ShardClient;
 use bigfleet_proto::v1alpha1::shard_message::Payload as Heard;
 use bigfleet_proto::v1alpha1::{
-    Acknowledgement, BootstrapBlobResponse, CapacityNeed, ClusterCapacityNeeds, Hello, OperatorMessage,
-    ReclaimAck, ShardMessage,
+    Acknowledgement, BootstrapBlobResponse, CapacityNeed, ClusterCapacityNeeds, Hello, MachineState,
+    OperatorMessage, ReclaimAck, ShardMessage,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -76,6 +76,68 @@ impl Operator {
             }
             self.passed.push(heard);
         }
+    }
+
+    /// As [`Self::until`], and does what an operator does meanwhile: answers bootstrap requests with `blob` and
+    /// acknowledges reclaims.
+    pub(crate) async fn work_until<T>(
+        &mut self,
+        what: &str,
+        blob: &[u8],
+        mut wanted: impl FnMut(&Heard) -> Option<T>,
+    ) -> T {
+        enum Do<T> {
+            Bootstrap(String),
+            Reclaim(String),
+            Done(T),
+        }
+        loop {
+            let heard = |heard: &Heard| match (wanted(heard), heard) {
+                (Some(found), _) => Some(Do::Done(found)),
+                (None, Heard::BootstrapRequest(r)) => Some(Do::Bootstrap(r.request_id.clone())),
+                (None, Heard::ReclaimInstruction(r)) => Some(Do::Reclaim(r.instruction_id.clone())),
+                _ => None,
+            };
+            match self.until(what, heard).await {
+                Do::Done(found) => return found,
+                Do::Bootstrap(request) => self.answer_bootstrap(request, blob).await,
+                Do::Reclaim(instruction) => self.ack_reclaim(instruction).await,
+            }
+        }
+    }
+
+    /// Works until each of `machines` was reported in `state`.
+    pub(crate) async fn work_until_all(
+        &mut self,
+        machines: usize,
+        state: MachineState,
+        blob: &[u8],
+    ) -> Vec<String> {
+        let mut seen = std::collections::BTreeSet::new();
+        let what = format!("{machines} machines {state:?}");
+        self.work_until(&what, blob, |heard| {
+            if let Heard::NodeStateUpdate(update) = heard
+                && update.state() == state
+            {
+                seen.insert(update.machine_id.clone());
+            }
+            (seen.len() >= machines).then(|| seen.iter().cloned().collect())
+        })
+        .await
+    }
+
+    /// Waits, idle, until `machines` were reported in `state`.
+    pub(crate) async fn until_state(&mut self, machines: usize, state: MachineState) {
+        let mut seen = std::collections::BTreeSet::new();
+        self.until("node states", |heard| {
+            if let Heard::NodeStateUpdate(update) = heard
+                && update.state() == state
+            {
+                seen.insert(update.machine_id.clone());
+            }
+            (seen.len() >= machines).then_some(())
+        })
+        .await;
     }
 
     /// Reads to the end; the code and message of the status.

@@ -170,6 +170,8 @@ async fn drill31_oversized_rollup_ends_its_stream_and_keeps_the_demand() {
     let addr = stage.handle.grpc_addr();
     let mut operator = Operator::hello(addr, "drill31").await;
     assert_eq!(operator.rollup(vec![pods(3)]).await.echo, "rollup");
+    let shown = async || inspect(addr, "drill31", 0).await.ok().filter(|(h, _)| h.total_needs == 1).map(drop);
+    eventually("the demand", shown).await;
     let mut large = pods(1);
     large.min_unit.insert("x".repeat(70 << 10), "1".into());
     operator
@@ -274,5 +276,33 @@ async fn drill35_flapping_operators_wait_from_the_fourth_replacement_on() {
     for old in streams {
         assert_eq!(old.end().await, (Code::Aborted, "session replaced".into()));
     }
+    stop(stage.handle).await;
+}
+
+/// Drill 36 without its minute: what an operator does not read waits in its own queue, complete, and disturbs nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn drill36_an_operator_that_does_not_read_stalls_nobody() {
+    const MACHINES: usize = 600;
+    let machines = (0..MACHINES).map(|n| {
+        let mut machine = idle(&format!("m-{n:03}"));
+        machine.state = MachineState::Configured.into();
+        machine.cluster = "drill36".into();
+        machine.labels = (0..60).map(|l| (format!("label-{l}"), "x".repeat(250))).collect();
+        machine
+    });
+    // About 10 MB of states, more than the transport takes for a reader that does not read.
+    let stage = stage_with(machines.collect(), |_| {}).await;
+    let addr = stage.handle.grpc_addr();
+    let mut asleep = Operator::dial(addr).await;
+    asleep.say(Said::Hello(hello("drill36", "v1alpha1"))).await;
+    let waits = async || {
+        let frames = metric(&stage.handle, "session_outbox_depth", &["coalescing"]).await;
+        (frames > 1.0).then_some(())
+    };
+    eventually("frames that wait", waits).await;
+    let mut other = Operator::hello(addr, "drill36-other").await;
+    assert_eq!(other.rollup(vec![pods(1)]).await.echo, "rollup");
+    // It wakes up, and nothing is missing.
+    asleep.until_state(MACHINES, MachineState::Configured).await;
     stop(stage.handle).await;
 }
