@@ -58,6 +58,11 @@ impl Writes {
     pub(super) fn want(&mut self, now: UnixNanos, key: Key, write: Write) {
         let slot = self.slots.entry(key.clone()).or_default();
         slot.attempts = 0;
+        if slot.writing.as_ref() == Some(&write) {
+            // What is under way already says so.
+            slot.wanted = None;
+            return;
+        }
         slot.wanted = Some(write);
         self.enqueue(key, now);
     }
