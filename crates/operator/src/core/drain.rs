@@ -45,6 +45,8 @@ pub(super) enum Cordon {
 #[derive(Debug)]
 pub(super) enum Step {
     Cordon,
+    /// List and watch the node's pods.
+    Watch,
     Evict {
         uid: Uid,
         write: Write,
@@ -72,6 +74,8 @@ pub(super) struct Drain {
     pub(super) outcome: Option<Outcome>,
     /// What to tell people once the cordon is there.
     pub(super) notice: Option<String>,
+    /// Whether the list has been asked for that [`Drain::listed`] is about.
+    watched: bool,
     /// Whether [`Drain::pods`] are all there are.
     listed: bool,
     pods: BTreeMap<Uid, Evictee>,
@@ -116,6 +120,7 @@ impl Drain {
             cordon,
             outcome: None,
             notice: None,
+            watched: false,
             listed: false,
             pods,
         }
@@ -170,7 +175,12 @@ impl Drain {
             && asked == id
         {
             self.cordon = match result {
-                Ok(()) => Cordon::Done,
+                Ok(()) => {
+                    // A list of before may lack a pod that was bound just ahead of the cordon.
+                    self.watched = false;
+                    self.listed = false;
+                    Cordon::Done
+                }
                 Err(WriteError::Gone) => Cordon::Gone,
                 Err(_) => {
                     let pause = CORDON_PAUSES.get(tries).copied().unwrap_or(FAILURE_PAUSE);
@@ -217,6 +227,10 @@ impl Drain {
             Cordon::Gone => return self.end(Outcome::Drained, steps),
             Cordon::Due { at, .. } if at <= now => steps.push(Step::Cordon),
             _ => {}
+        }
+        if self.may_evict() && !self.watched {
+            self.watched = true;
+            steps.push(Step::Watch);
         }
         let remaining = self.pods.values().filter(|evictee| counts(&evictee.pod)).count();
         // A node that still takes pods is not empty for good.
@@ -327,7 +341,8 @@ impl Drain {
             }
             _ => None,
         });
-        asks.chain(cordon).chain([self.deadline]).min()
+        let watch = (self.may_evict() && !self.watched).then_some(UnixNanos(i64::MIN));
+        asks.chain(cordon).chain(watch).chain([self.deadline]).min()
     }
 }
 

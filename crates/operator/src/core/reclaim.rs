@@ -127,16 +127,10 @@ impl Core {
                     false,
                 );
                 drain.notice = Some(notice);
-                self.watch(drain);
+                self.drains.insert(drain.node.clone(), drain);
             }
         }
         self.settle(now, machine);
-    }
-
-    fn watch(&mut self, drain: Drain) {
-        let node = drain.node.clone();
-        self.outputs.push(Output::WatchPods { node: node.clone() });
-        self.drains.insert(node, drain);
     }
 
     /// The shard drains a machine. Its node either carries a drain of before our restart, or the instruction was lost.
@@ -165,7 +159,7 @@ impl Core {
                     deadline,
                     cordoned,
                 );
-                self.watch(drain);
+                self.drains.insert(drain.node.clone(), drain);
             }
             None => {
                 let instruction = format!("draining/{id}");
@@ -237,6 +231,7 @@ impl Core {
                     drain.cordon = Cordon::Asked { id, tries };
                 }
             }
+            Step::Watch => self.outputs.push(Output::WatchPods { node: node.to_owned() }),
             Step::Evict { uid, write, first } => {
                 if let (Write::Evict { namespace, name, .. }, true) = (&write, first) {
                     let pod = format!("{namespace}/{name}");

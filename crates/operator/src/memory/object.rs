@@ -22,6 +22,8 @@ pub struct Config {
     pub node_ready: Duration,
     /// How long a pod takes from binding to running.
     pub pod_start: Duration,
+    /// The version of the API server.
+    pub server_version: String,
     /// Seeds the jitter.
     pub seed: u64,
 }
@@ -36,6 +38,7 @@ impl Default for Config {
             conflict_every: 0,
             node_ready: Duration::from_millis(200),
             pod_start: Duration::from_millis(50),
+            server_version: "v1.33.1".to_owned(),
             seed: 1,
         }
     }

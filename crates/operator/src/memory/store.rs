@@ -228,6 +228,8 @@ impl Store {
     pub fn start_watch(&mut self, now: UnixNanos) {
         self.watch.restart();
         self.watched.clear();
+        let version = Input::ServerVersion(self.config.server_version.clone());
+        self.watch.publish(now, Key::Version, version);
         let requests: Vec<_> = self.requests.values().cloned().collect();
         for request in requests {
             self.watch.publish(now, Key::Request(request.uid.clone()), Input::Request(request));
@@ -259,7 +261,7 @@ impl Store {
                 Key::Pod(uid) => self.pods.contains_key(uid),
                 Key::Upcoming(machine) => self.upcoming.contains_key(machine),
                 // A list of the requests says by itself which are gone.
-                Key::Request(_) | Key::Available(_) | Key::PodsListed(_) | Key::Synced => true,
+                Key::Version | Key::Request(_) | Key::Available(_) | Key::PodsListed(_) | Key::Synced => true,
             };
             if !exists {
                 self.watch.publish_gone(now, key);

@@ -18,6 +18,8 @@ pub(super) enum Key {
     Pod(Uid),
     Upcoming(MachineId),
     Available(String),
+    /// The version of the API server.
+    Version,
     /// The end of the list of a node's pods.
     PodsListed(String),
     /// The end of the list of requests.
@@ -33,7 +35,7 @@ impl Key {
             Self::Node(name) => Some(Input::NodeGone(name.clone())),
             Self::Pod(uid) => Some(Input::PodGone(uid.clone())),
             Self::Upcoming(machine) => Some(Input::UpcomingNodeGone(machine.clone())),
-            Self::Available(_) | Self::PodsListed(_) | Self::Synced => None,
+            Self::Version | Self::Available(_) | Self::PodsListed(_) | Self::Synced => None,
         }
     }
 }

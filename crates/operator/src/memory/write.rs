@@ -10,21 +10,29 @@ use super::store::Store;
 use super::watch::Key;
 use crate::io::{Input, Uid, Write, WriteError};
 
+/// After how long a throttled eviction may be tried again.
+const THROTTLED: Duration = Duration::from_millis(100);
+
 impl Store {
     /// Carries out a write, or answers as an API server would.
     ///
     /// # Errors
-    /// `Gone` for what does not exist (any more), `TooMany` when a disruption budget forbids an eviction, `Conflict`
-    /// when one was injected, `Other` when several budgets cover one pod.
+    /// `Gone` for what does not exist (any more), `TooMany` when a disruption budget forbids an eviction, `Other` when
+    /// several budgets cover one pod. An injected failure is a `Conflict`, or throttling for an eviction.
     pub fn write(&mut self, now: UnixNanos, write: &Write) -> Result<(), WriteError> {
         self.writes += 1;
         let unlucky = self.config.conflict_every;
-        if self.conflicts_ahead > 0 {
-            self.conflicts_ahead -= 1;
-            return Err(WriteError::Conflict);
-        }
-        if unlucky > 0 && self.writes.is_multiple_of(u64::from(unlucky)) {
-            return Err(WriteError::Conflict);
+        let ahead = self.conflicts_ahead > 0;
+        self.conflicts_ahead = self.conflicts_ahead.saturating_sub(1);
+        if ahead || (unlucky > 0 && self.writes.is_multiple_of(u64::from(unlucky))) {
+            return Err(match write {
+                // To an eviction a conflict would say that the pod is another one by now.
+                Write::Evict { .. } => WriteError::TooMany {
+                    retry_after: Some(THROTTLED),
+                    message: "the server is throttling".to_owned(),
+                },
+                _ => WriteError::Conflict,
+            });
         }
         match write {
             Write::AcknowledgeRequest { uid, .. } => {

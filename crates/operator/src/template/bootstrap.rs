@@ -1,25 +1,17 @@
-//! Answers to bootstrap requests: a template, the values that it may use, and the rules that a blob has to keep.
+//! Bootstrap blobs: a template and the values that it may use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigfleet_proto::v1alpha1::BootstrapRequest;
 use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
-use bigfleet_proto::v1alpha1::{BootstrapRequest, NodeSelectorRequirement};
 use bigfleet_types::ClusterId;
 use bytes::Bytes;
 
-use super::{Template, Value};
+use super::{RenderError, Template, Value};
+use crate::core::bootstrap::kubelet_version;
 use crate::io::{Render, Rendered};
-
-/// The requirement that asks for kubelet versions.
-pub const KUBELET_VERSION_KEY: &str = "bigfleet.lucy.sh/kubelet-version";
-/// The largest blob that is sent, in bytes.
-pub const BLOB_BYTES: usize = super::OUTPUT_BYTES;
-/// Several clouds take no more user data than this; a larger blob is worth a warning.
-pub const BLOB_WARN_BYTES: usize = 16 * 1024;
-/// How many minor versions a kubelet may lag behind its API server.
-const SKEW: u64 = 3;
 
 /// Values that no request carries. `None` has no source yet: a template that prints it gets an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,39 +31,12 @@ pub struct Statics {
 /// Why a request gets no blob. The text is what the shard shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// The request is for somebody else.
-    #[error("cluster id mismatch")]
-    OtherCluster,
     /// The template could not be rendered.
-    #[error("render: {0}")]
-    Render(#[from] super::RenderError),
-    /// The template made nothing of this request.
-    #[error("render: the blob is empty")]
-    Empty,
+    #[error(transparent)]
+    Render(#[from] RenderError),
     /// No listed kubelet fits the API server.
-    #[error(
-        "kubelet version {requested} outside supported skew [v{major}.{oldest}, v{major}.{newest}] of API server {server}"
-    )]
-    Skew {
-        /// What was asked for.
-        requested: String,
-        /// The API server's major version.
-        major: u64,
-        /// The oldest minor version that it takes.
-        oldest: u64,
-        /// Its own minor version.
-        newest: u64,
-        /// The API server's version.
-        server: String,
-    },
-    /// A version that cannot be read.
-    #[error("{what} {text:?} is not a version; write it as v1.33.1")]
-    Version {
-        /// Whose version.
-        what: &'static str,
-        /// The text.
-        text: String,
-    },
+    #[error("{0}")]
+    Kubelet(String),
 }
 
 /// Renders bootstrap blobs for one cluster. Pure: no I/O, no clock.
@@ -95,60 +60,26 @@ impl Bootstrap {
         Self { cluster, template: template.map(Arc::new), statics, ttl }
     }
 
-    /// The blob for one request.
+    /// The blob for one request. Whether the request is for this cluster and the blob of a sendable size is the
+    /// core's to check.
     ///
     /// # Errors
     /// See [`BootstrapError`]; every one is final for this request.
     pub fn blob(&self, request: &BootstrapRequest) -> Result<Rendered, BootstrapError> {
-        if !request.cluster_id.is_empty() && request.cluster_id != self.cluster.as_str() {
-            return Err(BootstrapError::OtherCluster);
-        }
-        let kubelet = self.kubelet_version(&request.requirements)?;
         let text = match &self.template {
             None => format!("#cloud-config\n# stub for cluster {}: it joins nothing\n", self.cluster),
-            Some(template) => template.render(&self.data(request, kubelet))?,
+            Some(template) => template.render(&self.data(request, self.kubelet(request)?))?,
         };
-        if text.trim().is_empty() {
-            return Err(BootstrapError::Empty);
-        }
-        if text.len() > BLOB_WARN_BYTES {
-            tracing::warn!(
-                bytes = text.len(),
-                "the bootstrap blob is larger than the 16 KiB that several clouds take"
-            );
-        }
         Ok(Rendered { user_data: Bytes::from(text), ttl: self.ttl })
     }
 
-    /// The newest listed version that the API server takes; without a list, the server's own.
-    fn kubelet_version(
-        &self,
-        requirements: &[NodeSelectorRequirement],
-    ) -> Result<Option<String>, BootstrapError> {
-        let asked = requirements
-            .iter()
-            .filter(|r| r.key == KUBELET_VERSION_KEY && r.operator() == Operator::In)
-            .flat_map(|r| &r.values);
-        let read = |text: &String| {
-            version(text)
-                .map(|v| (v, text.clone()))
-                .ok_or_else(|| BootstrapError::Version { what: "kubelet version", text: text.clone() })
-        };
-        let mut asked = asked.map(read).collect::<Result<Vec<_>, _>>()?;
-        asked.sort();
-        let Some((_, newest)) = asked.last().cloned() else {
-            return Ok(self.statics.kubernetes_version.clone());
-        };
+    /// The version that is asked for, else the API server's own; unknown without the latter.
+    fn kubelet(&self, request: &BootstrapRequest) -> Result<Option<String>, BootstrapError> {
         let Some(server) = &self.statics.kubernetes_version else {
-            return Ok(Some(newest));
+            return Ok(None);
         };
-        let (major, minor, _) = version(server)
-            .ok_or_else(|| BootstrapError::Version { what: "API server version", text: server.clone() })?;
-        let oldest = minor.saturating_sub(SKEW);
-        let fits = |(v, _): &&((u64, u64, u64), String)| v.0 == major && (oldest..=minor).contains(&v.1);
-        asked.iter().rev().find(fits).map(|(_, text)| Some(text.clone())).ok_or_else(|| {
-            BootstrapError::Skew { requested: newest, major, oldest, newest: minor, server: server.clone() }
-        })
+        let asked = kubelet_version(&request.requirements, Some(server)).map_err(BootstrapError::Kubelet)?;
+        Ok(Some(asked.unwrap_or_else(|| server.clone())))
     }
 
     fn data(&self, request: &BootstrapRequest, kubelet: Option<String>) -> Value {
@@ -210,7 +141,7 @@ impl Bootstrap {
                     "KubeletVersion",
                     or_absent(
                         kubelet.as_ref(),
-                        ".KubeletVersion has no value: none is asked for and the API server's is not known",
+                        ".KubeletVersion has no value: the API server's version is not known",
                     ),
                 ),
             ]
@@ -235,16 +166,4 @@ fn operator_name(operator: Operator) -> &'static str {
         Operator::DoesNotExist => "DoesNotExist",
         Operator::Same => "Same",
     }
-}
-
-/// Major, minor and patch of `v1.33.1`; the `v` and the patch may be missing, and what follows `-` or `+` is not read.
-fn version(text: &str) -> Option<(u64, u64, u64)> {
-    let text = text.strip_prefix('v').unwrap_or(text);
-    let core = text.split(['-', '+']).next()?;
-    let mut parts = core
-        .split('.')
-        .map(|part| part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse::<u64>().ok()).flatten());
-    let (major, minor) = (parts.next()??, parts.next()??);
-    let patch = parts.next().map_or(Some(0), |patch| patch)?;
-    parts.next().is_none().then_some((major, minor, patch))
 }

@@ -13,7 +13,7 @@ use crate::core_kit::request;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Put(CapacityRequest),
+    Put(Box<CapacityRequest>),
     Gone(String),
 }
 
@@ -48,7 +48,7 @@ fn a_request() -> impl Strategy<Value = CapacityRequest> {
 }
 
 fn a_step() -> impl Strategy<Value = Step> {
-    prop_oneof![4 => a_request().prop_map(Step::Put), 1 => (0..12u8).prop_map(|uid| Step::Gone(uid.to_string()))]
+    prop_oneof![4 => a_request().prop_map(|request| Step::Put(Box::new(request))), 1 => (0..12u8).prop_map(|uid| Step::Gone(uid.to_string()))]
 }
 
 /// Zone, priority, bucket, gang key, whether devices are asked for.
@@ -123,7 +123,7 @@ proptest! {
             match step {
                 Step::Put(request) => {
                     aggregate.apply(&request);
-                    live.insert(request.uid.to_string(), request);
+                    live.insert(request.uid.to_string(), *request);
                 }
                 Step::Gone(uid) => {
                     aggregate.remove(&uid);

@@ -1,5 +1,7 @@
 //! Integration tests of the operator, in one program because linking is slow.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod aggregate_examples;
 mod aggregate_random;
 mod core_bootstrap;
