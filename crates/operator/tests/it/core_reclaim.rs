@@ -513,3 +513,24 @@ fn a_release_ends_the_drain() {
     assert_eq!(rig.watched, Vec::<String>::new());
     assert_eq!(rig.core.counters().drain_results, [("released", 1)].into());
 }
+
+#[test]
+fn pods_are_listed_again_after_the_cordon() {
+    let mut rig = rig(&["m-1"], Vec::new());
+    rig.answer = Box::new(|write| match write {
+        Write::Cordon { .. } => Some(Err(WriteError::Other("down".to_owned()))),
+        _ => Some(Ok(())),
+    });
+    instruct(&mut rig, "i", &["m-1"], 60);
+    rig.seconds(8);
+    assert_eq!(rig.watched, ["n-1"], "evictions begin without the cordon");
+    assert_eq!(rig.core.counters().drains_active, 1, "but an open node is not empty for good");
+    // A pod is bound that the first list does not have, and then the cordon succeeds.
+    rig.pods = Some(vec![Arc::new(pod("late", "n-1"))]);
+    rig.answer = Box::new(|_| Some(Ok(())));
+    rig.take_writes();
+    rig.seconds(5);
+    assert_eq!(evictions(&rig.take_writes()), [("late", 30)]);
+    rig.input(Input::PodGone(uid("late")));
+    assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into());
+}
