@@ -13,7 +13,7 @@ const LEVELS: &[&[&str]] = &[
     &["bigfleet-proto", "bigfleet-engine"],
     &["bigfleet-net"],
     &["bigfleet-provider-kit", "bigfleet-shard", "bigfleet-operator", "bigfleet-consensus"],
-    &["bigfleet-coordinator"],
+    &["bigfleet-coordinator", "bigfleet-kubernetes"],
     &["bigfleet-conformance", "bigfleet-sim", "bigfleet-dashboard"],
     &["bigfleet"],
     &["xtask"],

@@ -1,0 +1,1 @@
+//! BigFleet on a real Kubernetes: the custom resources, the shell around the operator core, the pod controller.
