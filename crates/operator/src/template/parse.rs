@@ -62,7 +62,7 @@ pub(super) enum Base {
 }
 
 /// What ended a list of nodes.
-enum End {
+enum Stop {
     Source,
     End,
     Else,
@@ -84,9 +84,9 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, ParseError> {
         last: Position { line: 1, column: 1 },
     };
     match parser.nodes()? {
-        (nodes, End::Source) => Ok(nodes),
-        (_, End::End) => fail(parser.last, "end without if, with or range"),
-        (_, End::Else) => fail(parser.last, "else without if, with or range"),
+        (nodes, Stop::Source) => Ok(nodes),
+        (_, Stop::End) => fail(parser.last, "end without if, with or range"),
+        (_, Stop::Else) => fail(parser.last, "else without if, with or range"),
     }
 }
 
@@ -130,7 +130,7 @@ impl Parser {
     }
 
     /// Nodes up to `end`, `else` (both consumed up to and including the word) or the end of the source.
-    fn nodes(&mut self) -> Result<(Vec<Node>, End), ParseError> {
+    fn nodes(&mut self) -> Result<(Vec<Node>, Stop), ParseError> {
         let mut nodes = Vec::new();
         while let Some(token) = self.next() {
             if let Kind::Plain(text) = token.kind {
@@ -148,11 +148,11 @@ impl Parser {
                 "end" => {
                     self.next();
                     self.close("end")?;
-                    return Ok((nodes, End::End));
+                    return Ok((nodes, Stop::End));
                 }
                 "else" => {
                     self.next();
-                    return Ok((nodes, End::Else));
+                    return Ok((nodes, Stop::Else));
                 }
                 "define" | "template" | "block" | "break" | "continue" => {
                     return fail(token.at, format!("{word} is not supported in bootstrap templates"));
@@ -167,7 +167,7 @@ impl Parser {
             self.next();
             nodes.push(Node::Branch(self.deeper(token.at, |p| p.branch(branch, &word, token.at))?));
         }
-        Ok((nodes, End::Source))
+        Ok((nodes, Stop::Source))
     }
 
     fn branch(&mut self, kind: BranchKind, word: &str, at: Position) -> Result<Branch, ParseError> {
@@ -182,9 +182,9 @@ impl Parser {
             self.variables.truncate(scope + pipe.declares.len());
         }
         let otherwise = match end {
-            End::End => Vec::new(),
-            End::Source => return fail(at, format!("{word} has no end")),
-            End::Else => self.otherwise(word, at)?,
+            Stop::End => Vec::new(),
+            Stop::Source => return fail(at, format!("{word} has no end")),
+            Stop::Else => self.otherwise(word, at)?,
         };
         self.variables.truncate(scope);
         Ok(Branch { kind, pipe, body, otherwise })
@@ -198,9 +198,9 @@ impl Parser {
             _ => {
                 self.close("else")?;
                 return match self.nodes()? {
-                    (nodes, End::End) => Ok(nodes),
-                    (_, End::Source) => fail(at, format!("{word} has no end")),
-                    (_, End::Else) => fail(self.last, "a second else"),
+                    (nodes, Stop::End) => Ok(nodes),
+                    (_, Stop::Source) => fail(at, format!("{word} has no end")),
+                    (_, Stop::Else) => fail(self.last, "a second else"),
                 };
             }
         };
@@ -323,7 +323,11 @@ impl Parser {
             }
             _ => return fail(token.at, "a value is missing"),
         };
-        let chains = !matches!(base, Base::Constant(_)) && !(matches!(base, Base::Dot) && fields.is_empty());
+        let chains = match base {
+            Base::Constant(_) => false,
+            Base::Dot => !fields.is_empty(),
+            Base::Variable(_) | Base::Pipe(_) => true,
+        };
         while let Some(Token { glued: true, at, kind }) = self.tokens.peek() {
             match kind {
                 Kind::Field(name) if chains => {
