@@ -3,13 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod core_drills;
-mod core_drills;
 mod core_model;
 mod core_random;
-mod core_random;
 mod core_scenarios;
-mod core_table;
-mod core_world;
 mod core_table;
 mod core_world;
 mod shell_audit;
