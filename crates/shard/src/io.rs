@@ -1,5 +1,6 @@
 //! What goes into the control core and what comes out of it. The core decides; the shell talks.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,12 +144,18 @@ pub enum CallError {
 }
 
 /// What an operator rendered for one machine.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Blob {
     /// Opaque and secret: forwarded, never logged.
     pub user_data: Bytes,
     /// How long it may be used, from its arrival.
     pub ttl: Duration,
+}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blob({} secret bytes, ttl {:?})", self.user_data.len(), self.ttl)
+    }
 }
 
 /// Something is to be done.
@@ -200,7 +207,7 @@ pub enum Output {
 }
 
 /// A change of one machine.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Mutation {
     /// Make the host.
     Create,
@@ -220,6 +227,22 @@ pub enum Mutation {
     },
     /// Give the host back.
     Delete,
+}
+
+impl fmt::Debug for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create => f.write_str("Create"),
+            Self::Configure { cluster, blob, attribution } => f
+                .debug_struct("Configure")
+                .field("cluster", cluster)
+                .field("blob", &format_args!("{} secret bytes", blob.len()))
+                .field("attribution", attribution)
+                .finish(),
+            Self::Drain { grace } => f.debug_struct("Drain").field("grace", grace).finish(),
+            Self::Delete => f.write_str("Delete"),
+        }
+    }
 }
 
 /// How a frame travels.

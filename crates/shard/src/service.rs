@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::audit::{self, Audit, Reopen};
 use crate::control::{self, Control};
@@ -108,6 +109,8 @@ impl Shard {
         let chance = OsChance::new()?;
         let clock = SystemClock::start();
         let epoch = Arc::new(Epoch::take(&options.data_dir, clock.now())?);
+        // Marks what this shard logs, wherever it runs.
+        let span = tracing::error_span!("shard", id = %options.id, epoch = epoch.value());
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let build = BuildInfo::this("shard");
@@ -133,13 +136,14 @@ impl Shard {
         let sessions = Sessions::new(metrics.clone());
         let server = grpc::Server::new(listener)
             .add_service(
-                SessionService::new(sessions.clone(), inputs.clone()).into_server(options.max_rollup_bytes),
+                SessionService::new(sessions.clone(), inputs.clone(), span.clone())
+                    .into_server(options.max_rollup_bytes),
             )
             .add_service(ReadService::new(readers.clone()).into_server());
         let grpc_addr = server.dial_addr();
 
         let stops = Stops::default();
-        let paused = pause::Watch::begin(&options, inputs.clone(), readers).await;
+        let paused = pause::Watch::begin(&options, inputs.clone(), readers).instrument(span.clone()).await;
         let readiness = Readiness::latched("first provider reconcile not yet complete");
         let config = control::Config { epoch: epoch.value(), ..options.control.clone() };
         let (tell_superseded, superseded) = mpsc::channel(1);
@@ -158,16 +162,17 @@ impl Shard {
             readiness: readiness.clone(),
         };
         let core = Control::new(config, Box::new(chance), metrics);
-        let decided = shell.spawn(core, incoming, stops.decisions.clone()).map_err(StartError::Thread)?;
-        tokio::spawn(paused.run(stops.decisions.clone()));
+        let decided =
+            shell.spawn(core, incoming, stops.decisions.clone(), span.clone()).map_err(StartError::Thread)?;
+        tokio::spawn(paused.run(stops.decisions.clone()).instrument(span.clone()));
         let serving = tokio::spawn(server.serve(stops.streams.clone(), STREAMS_GRACE));
         let (admin, bound) = serve_admin(&options, registry, &readiness, build, &stops.admin).await;
-        announce(&options, grpc_addr, epoch.value());
+        span.in_scope(|| announce(&options, grpc_addr));
 
         let stop = CancellationToken::new();
         let running =
             Running { stop: stop.clone(), stops, inputs, sessions, mutations, admin, _epoch: epoch.clone() };
-        let ended = tokio::spawn(running.supervise(decided, serving, superseded));
+        let ended = tokio::spawn(running.supervise(decided, serving, superseded).instrument(span));
         Ok(Handle {
             grpc_addr,
             admin: bound,
@@ -326,11 +331,11 @@ async fn serve_admin(
 }
 
 /// The line by which an operator of the shard sees what runs.
-fn announce(options: &Options, addr: SocketAddr, epoch: i64) {
+fn announce(options: &Options, addr: SocketAddr) {
     let control = &options.control;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        shard = %options.id, epoch, %addr,
+        %addr,
         provider = %options.provider_addr,
         reclaim_cap_fraction = control.reclaim_cap_fraction,
         reclaim_after = ?control.policy.reclaim_after,

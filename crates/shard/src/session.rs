@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Code, Request, Response, Status, Streaming};
+use tracing::Instrument as _;
 
 use crate::io::{Blob, Input, SessionId};
 use crate::outbox::{Outbox, Outgoing};
@@ -48,12 +49,14 @@ pub(crate) struct SessionService {
     sessions: Sessions,
     inputs: mpsc::Sender<Input>,
     decode_budget: Arc<Semaphore>,
+    /// Marks what its tasks log.
+    span: tracing::Span,
 }
 
 impl SessionService {
     /// A service that installs its streams in `sessions` and hands what they say to `inputs`.
-    pub(crate) fn new(sessions: Sessions, inputs: mpsc::Sender<Input>) -> Self {
-        Self { sessions, inputs, decode_budget: Arc::new(Semaphore::new(DECODE_BUDGET_KIB)) }
+    pub(crate) fn new(sessions: Sessions, inputs: mpsc::Sender<Input>, span: tracing::Span) -> Self {
+        Self { sessions, inputs, decode_budget: Arc::new(Semaphore::new(DECODE_BUDGET_KIB)), span }
     }
 
     /// The gRPC service, taking frames of up to `max_frame_bytes`.
@@ -75,10 +78,11 @@ impl Shard for SessionService {
         let (outbox, outgoing) = Outbox::new();
         let service = self.clone();
         // The answer begins at once: an operator may wait for it before it says Hello.
-        tokio::spawn(async move {
+        let serving = async move {
             let end = service.run(request.into_inner(), &outbox).await;
             outbox.end(end);
-        });
+        };
+        tokio::spawn(serving.instrument(self.span.clone()));
         Ok(Response::new(outgoing))
     }
 }
@@ -159,7 +163,7 @@ impl Reader<'_> {
             self.inputs.clone(),
             budget.clone(),
         );
-        let _rollups = AbortOnDropHandle::new(tokio::spawn(task));
+        let _rollups = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
         let mut check = tokio::time::interval(STUCK_CHECK);
         loop {
             let frame = tokio::select! {

@@ -11,6 +11,7 @@ use bigfleet_types::chance::Chance;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::audit::Audit;
 use crate::control::Control;
@@ -47,12 +48,13 @@ impl Shell {
         core: Control,
         inputs: mpsc::Receiver<Input>,
         stop: CancellationToken,
+        span: tracing::Span,
     ) -> std::io::Result<oneshot::Receiver<()>> {
         let (ended, decided) = oneshot::channel();
         // A runtime of its own, for its timer only: whatever the others are busy with, it wakes up.
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         std::thread::Builder::new().name("decide".into()).spawn(move || {
-            timer.block_on(self.run(core, inputs, stop));
+            timer.block_on(self.run(core, inputs, stop).instrument(span));
             // Nobody may be waiting any more.
             let _ = ended.send(());
         })?;
@@ -93,23 +95,25 @@ impl Shell {
         // An answer that finds the deciding thread gone has nobody left to act on it.
         match output {
             Output::List { call } => {
-                self.runtime.spawn(async move {
+                let task = async move {
                     let result = provider.list().await;
                     let _ = inputs.send(Input::Listed { call, result }).await;
-                });
+                };
+                self.runtime.spawn(task.in_current_span());
             }
             Output::Get { call, machine } => {
-                self.runtime.spawn(async move {
+                let task = async move {
                     let result = provider.get(&machine).await;
                     let _ = inputs.send(Input::Got { call, result }).await;
-                });
+                };
+                self.runtime.spawn(task.in_current_span());
             }
             Output::Mutate { call, machine, mutation } => {
                 let task = async move {
                     let result = provider.mutate(&machine, mutation).await;
                     let _ = inputs.send(Input::Acked { call, result }).await;
                 };
-                self.mutations.spawn_on(task, &self.runtime);
+                self.mutations.spawn_on(task.in_current_span(), &self.runtime);
             }
             Output::Send { session, lane, message } => self.sessions.send(session, lane, *message),
             Output::Close { session, reason } => self.sessions.close(session, reason),

@@ -83,8 +83,8 @@ async fn hello_again_is_acknowledged_and_a_foreign_one_ends_the_session() {
     let stage = stage().await;
     let mut operator = Operator::hello(stage.handle.grpc_addr(), "c-1").await;
     operator.say(Said::Hello(hello("c-1", "v1alpha1"))).await;
-    let again = operator.next().await.unwrap();
-    assert!(matches!(&again, Some(Heard::Ack(ack)) if ack.echo == "hello"), "{again:?}");
+    let again = |heard: &Heard| matches!(heard, Heard::Ack(ack) if ack.echo == "hello").then_some(());
+    operator.until("the second acknowledgement", again).await;
     operator.say(Said::Hello(hello("c-2", "v1alpha1"))).await;
     let (code, message) = operator.end().await;
     assert_eq!(code, Code::InvalidArgument);
