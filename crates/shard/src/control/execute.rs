@@ -14,6 +14,7 @@ use super::board::{Busy, Limits};
 use super::config::{BLOB_SAFETY, RECLAIM_ACK_WAIT};
 use super::flight::{Flight, Operation, Stage, Work};
 use super::notify::node_labels;
+use super::record::Record;
 use super::schedule::{Call, Timer};
 use crate::io::{Blob, Lane, Mutation, Output, SessionId};
 
@@ -74,6 +75,9 @@ impl Control {
             self.metrics.actions_deduped.inc();
             return;
         }
+        if self.is_withheld(now, record, work.kind()) {
+            return;
+        }
         let machine = record.machine.clone();
         match work.kind() {
             ActionKind::Provision => self.start_create(now, work, &machine),
@@ -88,6 +92,21 @@ impl Control {
                 self.call(now, &id, Mutation::Delete);
             }
         }
+    }
+
+    /// Whether something happened since the decision that keeps the machine from the engine.
+    fn is_withheld(&self, now: UnixNanos, record: &Record, kind: ActionKind) -> bool {
+        let operation = match kind {
+            ActionKind::Provision => Operation::Create,
+            ActionKind::Bootstrap => Operation::Configure,
+            ActionKind::Reclaim | ActionKind::Preempt => Operation::Drain,
+            ActionKind::Delete => Operation::Delete,
+        };
+        let out_of_stock =
+            || operation == Operation::Create && self.cool.is_out_of_stock(&record.stock_class(), now);
+        record.is_cooling(now)
+            || self.cool.is_lacking(operation, record.machine.capacity_type)
+            || out_of_stock()
     }
 
     fn start_create(&mut self, now: UnixNanos, work: Work, machine: &Arc<Machine>) {

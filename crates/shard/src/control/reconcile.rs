@@ -100,6 +100,7 @@ impl Control {
         if first {
             info!(machines = self.fleet.len(), "first List applied");
             self.dirty = true;
+            self.mark_all_resynced();
             self.ingest_waiting(now);
         }
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_proto::v1alpha1::{Acknowledgement, shard_message::Payload};
+use bigfleet_proto::v1alpha1::{Acknowledgement, ShardMessage, shard_message::Payload};
 use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos};
 use tracing::info;
 
 use super::Control;
 use super::flight::Stage;
-use crate::io::{CloseReason, Output, SessionId};
+use crate::io::{CloseReason, Lane, Output, SessionId};
 
 const ENDINGS_PER_CLUSTER: usize = 10_000;
 const ENDINGS_LAST: Duration = Duration::from_secs(24 * 3600);
@@ -133,8 +133,28 @@ impl Control {
         for (machine, state) in self.sessions.endings.of(now, cluster) {
             self.send_node(cluster, &machine, state);
         }
+        // Before the first List there is more to tell; the marker follows it then.
+        if self.ready() {
+            self.mark_resynced(session);
+        }
         // Drains may have waited for it.
         self.dirty = true;
+    }
+
+    /// The first List has been applied: every connected operator has been told of all its machines.
+    pub(super) fn mark_all_resynced(&mut self) {
+        let sessions: Vec<SessionId> = self.sessions.clusters().map(|(_, session)| session).collect();
+        sessions.into_iter().for_each(|session| self.mark_resynced(session));
+    }
+
+    /// Tells an operator that the replay is complete, in the lane of the replay so that it comes after it.
+    fn mark_resynced(&mut self, session: SessionId) {
+        let message = self.acknowledgement("resync", 0, String::new());
+        self.outputs.push_back(Output::Send {
+            session,
+            lane: Lane::Coalescing("resync".to_owned()),
+            message,
+        });
     }
 
     /// Hello once more on an open stream.
@@ -173,6 +193,11 @@ impl Control {
 
     /// Answers a frame.
     pub(super) fn acknowledge(&mut self, session: SessionId, echo: &str, timestamp: i64, reason: String) {
+        let message = self.acknowledgement(echo, timestamp, reason);
+        self.outputs.push_back(Output::Send { session, lane: Lane::Fifo, message });
+    }
+
+    fn acknowledgement(&self, echo: &str, timestamp: i64, reason: String) -> Box<ShardMessage> {
         let ack = Acknowledgement {
             echo: echo.to_owned(),
             coordinator_term: 0,
@@ -180,6 +205,6 @@ impl Control {
             rollup_timestamp_unix_nanos: timestamp,
             reason,
         };
-        self.send(session, Payload::Ack(ack));
+        Box::new(ShardMessage { payload: Some(Payload::Ack(ack)) })
     }
 }
