@@ -22,7 +22,8 @@ use anyhow::Context as _;
 use tokio::sync::mpsc;
 
 use crate::command::{Outcome, print, ready};
-use crate::{logging, stop};
+use crate::logging;
+use crate::stop::Signals;
 use live::Live;
 use scenario::Report;
 use show::Show;
@@ -97,8 +98,9 @@ pub(crate) async fn run(settings: Settings) -> Outcome {
 }
 
 async fn in_folder(settings: Settings, folder: &Path, log: &Path) -> Outcome {
+    let signals = Signals::listen()?;
     let world = Arc::new(World::start(settings.stage.clone(), folder).await?);
-    let ended = Box::pin(shown(&settings, &world, log)).await;
+    let ended = Box::pin(shown(&settings, &world, log, signals)).await;
     let stopped = world.stop().await;
     let end = ended?;
     stopped?;
@@ -118,7 +120,7 @@ async fn in_folder(settings: Settings, folder: &Path, log: &Path) -> Outcome {
 }
 
 /// Shows the world until the show ends.
-async fn shown(settings: &Settings, world: &Arc<World>, log: &Path) -> anyhow::Result<End> {
+async fn shown(settings: &Settings, world: &Arc<World>, log: &Path, signals: Signals) -> anyhow::Result<End> {
     let live = !settings.plain && std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let hints = hints(world, log);
     let mut show = Show::new(Arc::clone(world), hints.clone(), settings.scenario_timeout);
@@ -133,7 +135,7 @@ async fn shown(settings: &Settings, world: &Arc<World>, log: &Path) -> anyhow::R
         introduce(world, log, &hints, settings.afterwards)?;
         (Surface::Plain, mpsc::channel(1).1)
     };
-    let end = Box::pin(perform(&mut show, &mut surface, events, world, settings.afterwards)).await;
+    let end = Box::pin(perform(&mut show, &mut surface, events, world, settings.afterwards, signals)).await;
     drop(surface);
     if let (true, Ok(End::Played(report))) = (live, &end) {
         say(report.lines())?;
@@ -163,9 +165,8 @@ async fn perform(
     mut events: mpsc::Receiver<ratatui::crossterm::event::Event>,
     world: &World,
     afterwards: Afterwards,
+    mut signals: Signals,
 ) -> anyhow::Result<End> {
-    let signalled = stop::signalled();
-    tokio::pin!(signalled);
     let mut beats = tokio::time::interval(BEAT);
     beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
@@ -178,8 +179,7 @@ async fn perform(
                     return Ok(End::Asked);
                 }
             }
-            signal = &mut signalled => {
-                let signal = signal?;
+            signal = signals.next() => {
                 tracing::info!(signal, "stopping");
                 return Ok(End::Signal(signal));
             }

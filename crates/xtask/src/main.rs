@@ -1,6 +1,7 @@
 //! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
 
 mod guards;
+mod kill9;
 mod licenses;
 mod schema;
 mod test;
@@ -32,6 +33,15 @@ enum Command {
     },
     /// Checks licences, banned crates and sources of everything that is linked in (needs cargo-deny).
     Licenses,
+    /// Kills the shard and the provider at random points while demand moves, and looks at what becomes of the fleet.
+    Kill9 {
+        /// How many points.
+        #[arg(long, default_value_t = 50)]
+        points: u32,
+        /// Repeats the choices of the run that printed this seed.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -40,6 +50,7 @@ fn main() -> ExitCode {
         Command::Guards => guards::run(),
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
+        Command::Kill9 { points, seed } => kill9::run(points, seed),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,7 @@ use super::shard::{RAILS, address, announce, options, serve};
 use super::{Failure, Outcome, TLS_LATER, block_on, ready};
 use crate::config::{Flag, Kind, Later, Program, Values};
 use crate::logging;
+use crate::stop::Signals;
 
 const OWN: &[Flag] = &[
     Flag {
@@ -82,6 +83,7 @@ pub(super) fn run(values: &Values) -> Outcome {
     // Looked at before anything starts, so that a bad flag has no side effect.
     options(values, "127.0.0.1:1")?;
     block_on(async {
+        let signals = Signals::listen()?;
         let provider = match values.text("provider-addr") {
             "" => Some(start_provider(values, &data_dir.join("provider")).await?),
             _ => None,
@@ -95,7 +97,7 @@ pub(super) fn run(values: &Values) -> Outcome {
         options.data_dir = data_dir.join("shard");
         let mut shard = Shard::start(options).await?;
         announce(&shard)?;
-        let outcome = serve(&mut shard).await;
+        let outcome = serve(&mut shard, signals).await;
         if let Some(provider) = provider {
             provider.shutdown().await?;
         }

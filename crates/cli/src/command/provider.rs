@@ -9,7 +9,8 @@ use bigfleet_provider_kit::{FileStore, Timeouts};
 use super::shard::address;
 use super::{Failure, Outcome, TLS_LATER, block_on, ready};
 use crate::config::{Flag, Kind, Program, Values};
-use crate::{logging, stop};
+use crate::logging;
+use crate::stop::Signals;
 
 const FLAGS: &[Flag] = &[
     Flag { name: "addr", kind: Kind::AddressOrOff, default: Some(":9000"), help: "Where shards connect" },
@@ -223,6 +224,7 @@ pub(super) fn run(values: &Values) -> Outcome {
     }
     let addr: listen::Addr = address(values, "addr")?;
     block_on(async {
+        let mut signals = Signals::listen()?;
         let listener = listen::bind_addr(&addr).await?;
         let mut provider = cloud.start(listener).await?;
         ready("provider", provider.dial_addr())?;
@@ -230,7 +232,7 @@ pub(super) fn run(values: &Values) -> Outcome {
             ready("provider-metrics", addr)?;
         }
         tokio::select! {
-            name = stop::signalled() => tracing::info!(signal = name?, "stopping"),
+            signal = signals.next() => tracing::info!(signal, "stopping"),
             ended = provider.kit().failed() => {
                 ended?;
                 return Err(anyhow::anyhow!("the provider ended though nobody asked it to").into());

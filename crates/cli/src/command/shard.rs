@@ -7,7 +7,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command::{Failure, Outcome, TLS_LATER, block_on, ready};
 use crate::config::{Flag, Kind, Later, Program, Values};
-use crate::{logging, stop};
+use crate::logging;
+use crate::stop::Signals;
 
 /// The rails and timings of a shard: flags that `all-in-one` and `demo` share with it.
 pub(crate) const RAILS: &[Flag] = &[
@@ -256,9 +257,10 @@ pub(super) fn run(values: &Values) -> Outcome {
     options.metrics_addr = address(values, "metrics-addr")?;
     options.data_dir = values.text("data-dir").into();
     block_on(async {
+        let signals = Signals::listen()?;
         let mut shard = Shard::start(options).await?;
         announce(&shard)?;
-        serve(&mut shard).await
+        serve(&mut shard, signals).await
     })
 }
 
@@ -269,14 +271,12 @@ pub(crate) fn announce(shard: &Handle) -> Outcome {
 }
 
 /// Runs a shard until a signal ends it, or it ends by itself. SIGHUP opens the audit log anew.
-pub(crate) async fn serve(shard: &mut Handle) -> Outcome {
+pub(crate) async fn serve(shard: &mut Handle, mut signals: Signals) -> Outcome {
     let mut hangups = signal(SignalKind::hangup())?;
-    let signalled = stop::signalled();
-    tokio::pin!(signalled);
     loop {
         tokio::select! {
-            name = &mut signalled => {
-                tracing::info!(signal = name?, "stopping");
+            signal = signals.next() => {
+                tracing::info!(signal, "stopping");
                 shard.shutdown();
                 shard.wait().await?;
                 return Ok(());

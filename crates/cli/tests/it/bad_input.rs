@@ -1,0 +1,198 @@
+//! Bad input, line by line: each gets its exit code or status, a message that names the field, its counter, and leaves
+//! in force what was in force.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bigfleet_proto::v1alpha1::NeedView;
+use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
+
+use crate::peers::{RawOperator, idle, need, needs, rollup, serve_fixed};
+use crate::process::{PATIENCE, Program, STOP_WITHIN, eventually, get, metric, run, stderr, stdout};
+
+fn shard(folder: &Path, provider: &str) -> Program {
+    let data = folder.join("data");
+    let args = [
+        "shard",
+        "--listen=127.0.0.1:0",
+        "--metrics-addr=127.0.0.1:0",
+        "--cycle-interval=500ms",
+        "--provider-addr",
+        provider,
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    Program::start(&args, &folder.join("log"))
+}
+
+fn stops_well(program: Program) {
+    let (status, took) = program.terminate();
+    assert_eq!(status.code(), Some(0));
+    assert!(took < STOP_WITHIN, "the stop took {took:?}");
+}
+
+#[test]
+fn a_wrong_flag_exits_2_and_starts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let output = run(&[
+        "shard",
+        "--provider-addr=127.0.0.1:1",
+        "--data-dir",
+        data.to_str().unwrap(),
+        "--cycle-interval=-5s",
+    ]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    assert!(stderr(&output).contains("--cycle-interval \"-5s\": "), "{}", stderr(&output));
+    assert!(!data.exists());
+}
+
+#[test]
+fn an_unreachable_provider_leaves_the_shard_up_and_unready() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = shard(folder.path(), "127.0.0.1:1");
+    let admin = program.ready("shard-metrics");
+    assert_eq!(get(admin, "/healthz").0, 200);
+    let (status, body) = get(admin, "/readyz");
+    assert_eq!(status, 503);
+    assert!(body.contains("first provider reconcile not yet complete"), "{body}");
+    eventually("a log line about the provider", || {
+        let log = program.logged();
+        log.lines()
+            .any(|line| line.contains("127.0.0.1:1") && (line.contains("WARN") || line.contains("ERROR")))
+            .then_some(())
+    });
+    assert!(program.runs(), "an unreachable provider ended the shard");
+    assert_eq!(get(admin, "/readyz").0, 503);
+    stops_well(program);
+}
+
+#[test]
+fn an_epoch_file_with_garbage_is_fatal_and_stays_as_it_is() {
+    for garbage in ["twelve\n", "", "-5\n", "99999999999999999999\n"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("epoch");
+        std::fs::write(&file, garbage).unwrap();
+        let dir = folder.path().to_str().unwrap();
+        let output = run(&[
+            "shard",
+            "--listen=127.0.0.1:0",
+            "--metrics-addr=0",
+            "--provider-addr=127.0.0.1:1",
+            "--data-dir",
+            dir,
+        ]);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()), "{garbage:?}");
+        assert!(stderr(&output).contains(&file.display().to_string()), "{garbage:?}: {}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), garbage);
+    }
+}
+
+/// The verdicts of a cycle that began after this call.
+async fn after_two_cycles(shard: SocketAddr) -> Vec<NeedView> {
+    let (first, _) = needs(shard).await.unwrap();
+    let wait = async {
+        loop {
+            let (cycle, views) = needs(shard).await.unwrap();
+            if cycle >= first + 2 {
+                return views;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("the shard decides no more")
+}
+
+/// Refused roll-ups over one session: each is answered with the path of its field, the old demand stays, and so does
+/// the session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_rollup_changes_nothing_and_keeps_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let (provider, _served) = serve_fixed(vec![idle("m-0", "metal")]).await;
+    let mut program = shard(folder.path(), &provider.to_string());
+    let (shard, admin) = (program.ready("shard"), program.ready("shard-metrics"));
+    let mut operator = RawOperator::connect(shard, "east").await;
+    let good = || need("no-such-type", "3");
+    operator.rollup(rollup("east", 1, vec![good()])).await;
+    assert_eq!(operator.acknowledged("rollup").await.rollup_timestamp_unix_nanos, 1);
+
+    let mut unparsable = good();
+    unparsable.aggregate_resources.insert("memory".into(), "12 potatoes".into());
+    let mut unknown = good();
+    unknown.requirements[0].operator = 17;
+    let mut unspecified = good();
+    unspecified.requirements[0].operator = Operator::Unspecified.into();
+    let cases = [
+        (rollup("west", 2, vec![good()]), "cluster_id: ", "west"),
+        (rollup("", 3, vec![good()]), "cluster_id: ", "must not be empty"),
+        (
+            rollup("east", 4, vec![good(), unparsable]),
+            "needs[1].aggregate_resources[\"memory\"]: ",
+            "12 potatoes",
+        ),
+        (rollup("east", 5, vec![unknown]), "needs[0].requirements[0].operator: ", "17"),
+        (rollup("east", 6, vec![unspecified]), "needs[0].requirements[0].operator: ", "must be specified"),
+    ];
+    let mut refused = 0.0;
+    for (bad, path, word) in cases {
+        let timestamp = bad.timestamp_unix_nanos;
+        operator.rollup(bad).await;
+        let ack = operator.acknowledged("rollup_rejected").await;
+        assert!(ack.reason.starts_with(path) && ack.reason.contains(word), "{path}: {}", ack.reason);
+        assert_eq!(ack.rollup_timestamp_unix_nanos, timestamp, "{path}");
+        refused += 1.0;
+        let series = "bigfleet_shard_rollups_rejected_total{cluster=\"east\"}";
+        assert_eq!(metric(admin, series), Some(refused), "{path}");
+        let views = after_two_cycles(shard).await;
+        assert_eq!(views.len(), 1, "{path}: {views:?}");
+        let row = views[0].need.as_ref().unwrap();
+        assert_eq!(
+            (views[0].cluster_id.as_str(), row.aggregate_resources["cpu"].as_str()),
+            ("east", "3"),
+            "{path}"
+        );
+    }
+
+    // The same session goes on.
+    operator.rollup(rollup("east", 9, vec![need("no-such-type", "5")])).await;
+    assert_eq!(operator.acknowledged("rollup").await.rollup_timestamp_unix_nanos, 9);
+    assert_eq!(metric(admin, "bigfleet_shard_active_sessions"), Some(1.0));
+    let log = program.logged();
+    assert!(log.contains("a roll-up names another cluster than its session"), "no security line in\n{log}");
+    stops_well(program);
+}
+
+/// One record of the provider has a price that is no number; the other machine is used all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_with_a_nan_price_is_refused_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bad = idle("bad-0", "metal");
+    bad.price_per_hour = f64::NAN;
+    let (provider, _served) = serve_fixed(vec![bad, idle("good-0", "metal")]).await;
+    let mut program = shard(folder.path(), &provider.to_string());
+    let (shard, admin) = (program.ready("shard"), program.ready("shard-metrics"));
+    eventually("readiness", || (get(admin, "/readyz").0 == 200).then_some(()));
+    let refused = "bigfleet_shard_machines_rejected_total{reason=\"price\"}";
+    assert!(metric(admin, refused).is_some_and(|n| n >= 1.0), "{:?}", metric(admin, refused));
+    assert!(program.logged().lines().any(|line| line.contains("bad-0")), "{}", program.logged());
+
+    // Two machines' worth is wanted; exactly the good one is there to be claimed.
+    let mut operator = RawOperator::connect(shard, "east").await;
+    operator.rollup(rollup("east", 1, vec![need("metal", "8")])).await;
+    operator.acknowledged("rollup").await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (_, views) = needs(shard).await.unwrap_or_default();
+        if let Some(view) = views.first()
+            && view.bootstrap_count == 1
+        {
+            let left = view.residual_deficit.as_ref().map(|r| r.resources["cpu"].as_str());
+            assert_eq!((view.satisfied, left), (false, Some("4")), "{view:?}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "the good machine was not used: {views:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stops_well(program);
+}

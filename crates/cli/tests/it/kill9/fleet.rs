@@ -1,0 +1,431 @@
+//! The two programs, the world around them, and what the fleet has to come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase};
+use bigfleet_proto::v1alpha1::{Machine, MachineState};
+use tempfile::TempDir;
+use tokio::task::block_in_place;
+
+use super::demand::{Demand, Moving, Workload};
+use super::ledger::Ledger;
+use super::world::{Cluster, World};
+use crate::peers::{machines, needs};
+use crate::process::{Program, lasting_port};
+
+/// How long a fleet may take to come to rest. Never what decides the test.
+const REST_WITHIN: Duration = Duration::from_secs(240);
+/// What the provider says of a machine whose Configure it did not live to see end.
+const INTERRUPTED: &str = "Configure was interrupted by a restart of the provider";
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Victim {
+    Shard,
+    Provider,
+    Both,
+}
+
+impl Victim {
+    fn hits_shard(self) -> bool {
+        self != Self::Provider
+    }
+
+    fn hits_provider(self) -> bool {
+        self != Self::Shard
+    }
+}
+
+/// A fleet at rest, as far as a kill may not change it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Machine, state and cluster of everything that is bound or broken.
+    bound: BTreeSet<(String, &'static str, String)>,
+    bought: BTreeSet<String>,
+    /// How many bound pods have ended, by cluster.
+    ended: BTreeMap<String, usize>,
+}
+
+/// All of it.
+pub(super) struct Fleet {
+    folder: TempDir,
+    seed: u64,
+    ports: (u16, u16),
+    shard: Program,
+    provider: Program,
+    provider_kills: usize,
+    world: World,
+    demand: Demand,
+    ledger: Ledger,
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Machines for so many kills: each may break what is Configuring just then.
+fn catalogue(points: u64) -> String {
+    let class = |workload: Workload, count, idle, capacity, price, chance| {
+        format!(
+            "- {{name: {}, count: {count}, idle: {idle}, instance_type: {}, zones: [a, b], capacity_type: {capacity}, \
+             price_per_hour: {price}, interruption_probability: {chance}, resources: {{cpu: '4'}}}}\n",
+            workload.name(),
+            workload.instance_type(),
+        )
+    };
+    class(Workload::Moving, 40 + 8 * points, true, "bare-metal", 0.0, 0.0)
+        + &class(Workload::Growing, 60 + 12 * points, false, "on-demand", 1.0, 0.05)
+        + &class(Workload::Bursting, 40 + 6 * points, false, "spot", 0.3, 0.2)
+}
+
+impl Fleet {
+    /// Starts everything; nothing is wanted yet.
+    pub(super) async fn start(points: u64, seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("catalogue.yaml"), catalogue(points)).unwrap();
+        let ports = (lasting_port(), lasting_port());
+        let world = World::start(folder.path(), ports.0, seed).await;
+        let provider = start_provider(&folder, ports, &world);
+        let shard = start_shard(&folder, ports);
+        let ledger = Ledger::start(local(ports.1));
+        Self {
+            folder,
+            seed,
+            ports,
+            shard,
+            provider,
+            provider_kills: 0,
+            world,
+            demand: Demand::default(),
+            ledger,
+        }
+    }
+
+    pub(super) fn move_demand(&self, seed: u64) -> Moving {
+        let clusters = self.world.clusters.iter().map(|cluster| cluster.memory.clone()).collect();
+        Moving::start(clusters, self.demand.clone(), seed)
+    }
+
+    pub(super) fn kill(&mut self, victim: Victim) {
+        block_in_place(|| {
+            if victim.hits_shard() {
+                assert!(self.shard.runs(), "the shard ended by itself: {}", self.story());
+                self.shard.kill();
+            }
+            if victim.hits_provider() {
+                assert!(self.provider.runs(), "the provider ended by itself: {}", self.story());
+                self.provider.kill();
+                self.provider_kills += 1;
+            }
+        });
+    }
+
+    pub(super) fn restart(&mut self, victim: Victim) {
+        if victim.hits_shard() {
+            self.shard = start_shard(&self.folder, self.ports);
+        }
+        if victim.hits_provider() {
+            self.provider = start_provider(&self.folder, self.ports, &self.world);
+        }
+    }
+
+    /// One line about the fleet.
+    pub(super) fn summary(&self) -> String {
+        let pods = |workload| self.demand.total(workload);
+        format!(
+            "pods wanted: {} moving, {} growing, {} bursting; machines {}",
+            pods(Workload::Moving),
+            pods(Workload::Growing),
+            pods(Workload::Bursting),
+            self.ledger.latest()
+        )
+    }
+
+    /// Waits until the fleet is what the demand asks for, three looks in a row.
+    pub(super) async fn settle(&mut self, when: &str) {
+        let deadline = Instant::now() + REST_WITHIN;
+        let mut good = 0;
+        while good < 3 {
+            let differences = self.differences().await;
+            good = if differences.is_empty() { good + 1 } else { 0 };
+            if Instant::now() > deadline && good == 0 {
+                let differences = differences.join("\n  ");
+                panic!("{when}, the fleet never came to rest:\n  {differences}\n{}", self.story());
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    /// What still differs from what the demand asks for; empty for a fleet at rest.
+    async fn differences(&mut self) -> Vec<String> {
+        for (name, runs) in [("shard", self.shard.runs()), ("provider", self.provider.runs())] {
+            assert!(runs, "the {name} ended by itself: {}", self.story());
+        }
+        let Some(machines) = machines(local(self.ports.1)).await else {
+            return vec!["the provider does not answer".into()];
+        };
+        let mut found = Vec::new();
+        for machine in &machines {
+            let state = machine.state();
+            if !matches!(
+                state,
+                MachineState::Speculative
+                    | MachineState::Idle
+                    | MachineState::Configured
+                    | MachineState::Failed
+            ) {
+                found.push(format!("{} is {} for {:?}", machine.id, state.as_str_name(), machine.cluster));
+            }
+        }
+        let mut rows = 0;
+        for cluster in &self.world.clusters {
+            rows += self.cluster_differences(cluster, &machines, &mut found);
+        }
+        match needs(local(self.ports.0)).await {
+            None => found.push("the shard does not answer".into()),
+            Some((cycle, views)) => {
+                if views.len() != rows {
+                    found.push(format!(
+                        "the shard knows {} Needs, {rows} are stated (cycle {cycle})",
+                        views.len()
+                    ));
+                }
+                for view in views.iter().filter(|view| !view.satisfied) {
+                    found.push(format!("a Need of {} is not satisfied: {view:?}", view.cluster_id));
+                }
+            }
+        }
+        found
+    }
+
+    /// Adds what differs in one cluster; gives how many Needs it states.
+    fn cluster_differences(&self, cluster: &Cluster, machines: &[Machine], found: &mut Vec<String>) -> usize {
+        let id = cluster.memory.id().as_str();
+        let view = cluster.memory.view();
+        let mut rows = 0;
+        for workload in Workload::ALL {
+            let wanted = self.demand.get(id, workload);
+            rows += usize::from(wanted > 0);
+            let running = view
+                .pods
+                .iter()
+                .filter(|pod| pod.deployment == workload.name() && pod.phase == PodPhase::Running)
+                .count();
+            if u32::try_from(running) != Ok(wanted) {
+                found.push(format!("{id}: {running} of {wanted} {} pods run", workload.name()));
+            }
+            let bound: Vec<&str> = machines
+                .iter()
+                .filter(|m| m.cluster == id && m.instance_type == workload.instance_type())
+                .filter(|m| m.state() == MachineState::Configured)
+                .map(|m| m.id.as_str())
+                .collect();
+            if u32::try_from(bound.len()) != Ok(workload.machines(wanted)) {
+                let needed = workload.machines(wanted);
+                found.push(format!(
+                    "{id}: {wanted} {} pods need {needed} machines, bound are {bound:?}",
+                    workload.name()
+                ));
+            }
+        }
+        for pod in view.pods.iter().filter(|pod| pod.phase != PodPhase::Running) {
+            found.push(format!("{id}: pod {} is {:?} on {:?}", pod.name, pod.phase, pod.node));
+        }
+        for node in &view.nodes {
+            let machine = machines.iter().find(|m| m.id == node.machine.as_str());
+            let state = machine.map(Machine::state);
+            let ours = machine.is_some_and(|m| m.cluster == id);
+            let serves = ours && state == Some(MachineState::Configured) && node.ready && !node.cordoned;
+            if !(serves || state == Some(MachineState::Failed)) {
+                found.push(format!(
+                    "{id}: node {} (ready: {}, cordoned: {}, {} pods) of a machine that is {state:?} for {:?}",
+                    node.name,
+                    node.ready,
+                    node.cordoned,
+                    node.pods,
+                    machine.map(|m| m.cluster.as_str()),
+                ));
+            }
+        }
+        rows
+    }
+
+    /// What may not have happened on the way here. Panics with everything that did.
+    pub(super) async fn check_history(&self) {
+        let machines = machines(local(self.ports.1)).await.expect("a provider at rest answers");
+        let mut wrongs: Vec<String> = self.ledger.wrongs().into_iter().collect();
+        let failed: Vec<&Machine> = machines.iter().filter(|m| m.state() == MachineState::Failed).collect();
+        for machine in &failed {
+            if !machine.last_error.contains(INTERRUPTED) || self.provider_kills == 0 {
+                wrongs.push(format!(
+                    "{} is Failed, but not by a kill in its Configure: {}",
+                    machine.id, machine.last_error
+                ));
+            }
+        }
+        let bought = self.ledger.bought();
+        let broken = failed.iter().filter(|m| m.instance_type == Workload::Growing.instance_type()).count();
+        let wanted = usize::try_from(self.demand.total(Workload::Growing)).unwrap();
+        if bought.len() != wanted + broken {
+            wrongs.push(format!(
+                "{} machines were bought for {wanted} pods and {broken} machines that a kill broke: {bought:?}",
+                bought.len()
+            ));
+        }
+        for cluster in &self.world.clusters {
+            let ordered = self.ordered_drains(cluster);
+            for end in cluster.memory.evictions() {
+                if let Some(why) = wrongful(&end, &ordered) {
+                    wrongs.push(format!("{}: pod {} on {} {why}", cluster.memory.id(), end.name, end.node));
+                }
+            }
+        }
+        assert!(wrongs.is_empty(), "{}\n{}", wrongs.join("\n"), self.story());
+    }
+
+    /// Nodes of a cluster that the shard ordered to be drained: by the operator's events, or by the shard's audit log.
+    fn ordered_drains(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let events = cluster.memory.view().events.into_iter();
+        let mut nodes: BTreeSet<String> =
+            events.filter(|event| event.reason == "BigFleetReclaim").map(|event| event.about.1).collect();
+        let audit = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
+        for line in audit.lines() {
+            // The kill may have cut a line short.
+            let record: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+            if record["kind"] == "Reclaim" && record["cluster"] == cluster.memory.id().as_str() {
+                nodes.insert(format!("node-{}", record["machine"].as_str().unwrap_or_default()));
+            }
+        }
+        nodes
+    }
+
+    /// Takes away the nodes of Failed machines, with whatever runs there.
+    pub(super) async fn clear_failed_hosts(&self) {
+        let machines = machines(local(self.ports.1)).await.expect("a provider at rest answers");
+        let failed: BTreeSet<&str> =
+            machines.iter().filter(|m| m.state() == MachineState::Failed).map(|m| m.id.as_str()).collect();
+        for cluster in &self.world.clusters {
+            for node in cluster.memory.view().nodes {
+                if failed.contains(node.machine.as_str()) {
+                    cluster.memory.remove_node(&node.machine);
+                }
+            }
+        }
+    }
+
+    /// What a kill may not change.
+    pub(super) async fn standing(&self) -> Standing {
+        let machines = machines(local(self.ports.1)).await.expect("a provider at rest answers");
+        let bound = machines
+            .into_iter()
+            .filter(|m| !m.cluster.is_empty() || m.state() == MachineState::Failed)
+            .map(|m| (m.id.clone(), m.state().as_str_name(), m.cluster))
+            .collect();
+        let ended = self
+            .world
+            .clusters
+            .iter()
+            .map(|cluster| (cluster.memory.id().to_string(), cluster.memory.evictions().len()))
+            .collect();
+        Standing { bound, bought: self.ledger.bought(), ended }
+    }
+
+    /// Waits until the shard has decided a few more times, with every operator connected.
+    pub(super) async fn some_cycles(&self) {
+        let deadline = Instant::now() + REST_WITHIN;
+        let mut first = None;
+        loop {
+            let connected = self.world.clusters.iter().all(|c| c.operator.session_stats().connected);
+            if let Some((cycle, _)) = needs(local(self.ports.0)).await
+                && connected
+                && cycle >= *first.get_or_insert(cycle) + 5
+            {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the shard decides no more: {}", self.story());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What one needs to look into a failure.
+    pub(super) fn story(&self) -> String {
+        let tail = |name: &str, log: String| {
+            let lines: Vec<&str> = log.lines().collect();
+            format!(
+                "--- the end of the {name}'s log\n{}\n",
+                lines[lines.len().saturating_sub(60)..].join("\n")
+            )
+        };
+        format!(
+            "repeat with BIGFLEET_KILL9_SEED={}; {}\n{}{}",
+            self.seed,
+            self.summary(),
+            tail("shard", self.shard.logged()),
+            tail("provider", self.provider.logged())
+        )
+    }
+
+    /// Ends everything as people would.
+    pub(super) async fn stop(self) {
+        let Self { shard, provider, world, .. } = self;
+        for cluster in world.clusters {
+            cluster.operator.stop().await;
+        }
+        for program in [shard, provider] {
+            let (status, _) = block_in_place(|| program.terminate());
+            assert_eq!(status.code(), Some(0));
+        }
+    }
+}
+
+/// Why a pod should not have ended as it did.
+fn wrongful(end: &Disruption, ordered: &BTreeSet<String>) -> Option<&'static str> {
+    if end.name.starts_with(&format!("default/{}-", Workload::Growing.name())) {
+        return Some("was ended although its workload only ever grew");
+    }
+    match end.reason {
+        DisruptionReason::ScaledDown => None,
+        DisruptionReason::Evicted if ordered.contains(&end.node) => None,
+        DisruptionReason::Evicted => Some("was evicted although no Reclaim asked for it"),
+        DisruptionReason::Deleted => Some("was deleted without grace"),
+        DisruptionReason::NodeLost => Some("was lost with its node"),
+    }
+}
+
+fn start_provider(folder: &TempDir, (_, port): (u16, u16), world: &World) -> Program {
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let args = [
+        "provider",
+        "fakecloud",
+        &format!("--addr=127.0.0.1:{port}"),
+        "--metrics-addr=0",
+        &format!("--state={}", path("provider")),
+        &format!("--archetypes={}", path("catalogue.yaml")),
+        "--create-latency=600ms",
+        "--boot-command",
+        &world.boot_command,
+    ];
+    let mut program = Program::start(&args, &folder.path().join("provider.log"));
+    block_in_place(|| program.ready("provider"));
+    program
+}
+
+fn start_shard(folder: &TempDir, (port, provider): (u16, u16)) -> Program {
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let args = [
+        "shard",
+        &format!("--listen=127.0.0.1:{port}"),
+        "--metrics-addr=0",
+        &format!("--provider-addr=127.0.0.1:{provider}"),
+        &format!("--data-dir={}", path("shard")),
+        &format!("--audit-log={}", path("audit.jsonl")),
+        "--reclaim-after=1s",
+        "--reclaim-cap-fraction=0",
+        "--cycle-interval=1s",
+    ];
+    let mut program = Program::start(&args, &folder.path().join("shard.log"));
+    block_in_place(|| program.ready("shard"));
+    program
+}

@@ -1,0 +1,80 @@
+//! What the provider's List showed over time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bigfleet_proto::v1alpha1::{Machine, MachineState};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::demand::Workload;
+use crate::peers::machines;
+
+/// How often the provider is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+struct Book {
+    /// Machines that were bought for the workload that only grows.
+    bought: BTreeSet<String>,
+    /// What must never happen to them, did.
+    wrongs: BTreeSet<String>,
+    latest: BTreeMap<&'static str, usize>,
+}
+
+/// Looks at the provider whenever it answers.
+pub(super) struct Ledger {
+    book: Arc<Mutex<Book>>,
+    _stop: DropGuard,
+}
+
+impl Ledger {
+    pub(super) fn start(provider: SocketAddr) -> Self {
+        let (book, stop) = (Arc::new(Mutex::new(Book::default())), CancellationToken::new());
+        let writer = Arc::clone(&book);
+        tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+            loop {
+                if let Some(machines) = machines(provider).await {
+                    writer.lock().unwrap().note(&machines);
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }));
+        Self { book, _stop: stop.drop_guard() }
+    }
+
+    /// Machines ever bought for the workload that only grows.
+    pub(super) fn bought(&self) -> BTreeSet<String> {
+        self.book.lock().unwrap().bought.clone()
+    }
+
+    /// What went wrong with them.
+    pub(super) fn wrongs(&self) -> BTreeSet<String> {
+        self.book.lock().unwrap().wrongs.clone()
+    }
+
+    /// Machines by state, as last seen.
+    pub(super) fn latest(&self) -> String {
+        format!("{:?}", self.book.lock().unwrap().latest)
+    }
+}
+
+impl Book {
+    fn note(&mut self, machines: &[Machine]) {
+        self.latest.clear();
+        for machine in machines {
+            let state = machine.state();
+            *self.latest.entry(state.as_str_name().trim_start_matches("MACHINE_STATE_")).or_default() += 1;
+            if machine.instance_type != Workload::Growing.instance_type()
+                || state == MachineState::Speculative
+            {
+                continue;
+            }
+            self.bought.insert(machine.id.clone());
+            if matches!(state, MachineState::Draining | MachineState::Deleting) {
+                self.wrongs.insert(format!("{} was {}", machine.id, state.as_str_name()));
+            }
+        }
+    }
+}
