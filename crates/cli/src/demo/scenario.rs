@@ -156,19 +156,22 @@ impl Director<'_> {
                 return Ok(found);
             }
             let lack = missing();
-            if self.began.elapsed() >= self.limit {
-                bail!(
-                    "scenario {}: not within {} s (--scenario-timeout): {what}; {lack}",
-                    self.scenario,
-                    self.limit.as_secs_f64()
-                );
-            }
+            self.check_time(&format!("{what}; {lack}"))?;
             if lack != told {
                 self.say(format!("  {lack}"));
                 told = lack;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Fails once the story takes too long; `what` has not come true by then.
+    fn check_time(&self, what: &str) -> anyhow::Result<()> {
+        if self.began.elapsed() >= self.limit {
+            let seconds = self.limit.as_secs_f64();
+            bail!("scenario {}: not within {seconds} s (--scenario-timeout): {what}", self.scenario);
+        }
+        Ok(())
     }
 
     /// Waits until every pod runs and no machine is on its way.

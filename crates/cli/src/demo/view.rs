@@ -28,17 +28,42 @@ impl Choice {
     }
 }
 
+/// The width of the demand table with its border, and of both tables side by side.
+const DEMAND_WIDTH: u16 = 60;
+const TABLES_WIDTH: u16 = DEMAND_WIDTH + 78;
+/// Heights of the tables with their borders.
+const DEMAND_HEIGHT: u16 = 9;
+const MACHINES_HEIGHT: u16 = 10;
+
+/// Where everything goes.
+struct Areas {
+    head: Rect,
+    demand: Rect,
+    machines: Rect,
+    lists: Rect,
+    honesty: Rect,
+    foot: Rect,
+}
+
+/// On a narrow terminal the tables are below each other. What is simulated is always there; the lists get what is left.
+fn areas(screen: Rect) -> Areas {
+    let honest_lines = if screen.width < 112 { 7 } else { 5 };
+    let room = screen.height.saturating_sub(2 + honest_lines);
+    let side_by_side = screen.width >= TABLES_WIDTH;
+    let tables = if side_by_side { MACHINES_HEIGHT } else { DEMAND_HEIGHT + MACHINES_HEIGHT }.min(room);
+    let lengths = [1, tables, room - tables, honest_lines, 1].map(Constraint::Length);
+    let [head, tables, lists, honesty, foot] = Layout::vertical(lengths).areas(screen);
+    let [demand, machines] = if side_by_side {
+        Layout::horizontal([Constraint::Length(DEMAND_WIDTH), Constraint::Fill(1)]).areas(tables)
+    } else {
+        Layout::vertical([Constraint::Length(DEMAND_HEIGHT), Constraint::Fill(1)]).areas(tables)
+    };
+    Areas { head, demand, machines, lists, honesty, foot }
+}
+
 /// Draws everything. Small terminals see the upper left part.
 pub(crate) fn render(frame: &mut Frame<'_>, picture: &Picture, choice: Choice) {
-    let [head, tables, lists, honesty, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(10),
-        Constraint::Min(6),
-        Constraint::Length(5),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
-    let [demand, machines] = Layout::horizontal([Constraint::Length(58), Constraint::Min(40)]).areas(tables);
+    let Areas { head, demand, machines, lists, honesty, foot } = areas(frame.area());
     let [actions, told] =
         Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(lists);
     let unmet_lines = u16::try_from(picture.unmet.len().clamp(1, 4)).unwrap_or(4);

@@ -223,6 +223,13 @@ impl World {
         Ok(scrape::sum(&page, "bigfleet_shard_capacity_dollars_per_hour", slot))
     }
 
+    /// How many Idle machines the shard knows of, as of its last cycle.
+    pub(crate) async fn idle_told_by_shard(&self) -> anyhow::Result<f64> {
+        let page = scrape::metrics(self.places.metrics).await?;
+        let idle = format!("state=\"{}\"", MachineState::Idle.name());
+        Ok(scrape::sum(&page, "bigfleet_shard_inventory_machines", |labels| !labels.contains(&idle)))
+    }
+
     /// Every action so far, from the shard's audit log.
     pub(crate) fn audit(&self) -> anyhow::Result<Vec<Entry>> {
         Tail::new(&self.places.audit_log).read()

@@ -64,6 +64,12 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
             || format!("{} are back", returned()),
         )
         .await?;
+    // The shard learns of a drain's end by its next Get. Demand that comes before that is right to buy.
+    director.say("waiting until the shard knows of them");
+    while world.idle_told_by_shard().await? < f64::from(TRAVELLERS) {
+        director.check_time("the shard knows of the Idle machines")?;
+        tokio::time::sleep(super::LOOK_EVERY).await;
+    }
     let between = director.list().await?;
 
     let wanted = to.level(Tier::Batch) + TRAVELLERS;

@@ -19,8 +19,8 @@ pub(super) fn demand(frame: &mut Frame<'_>, area: Rect, picture: &Picture, chose
             demand_row(cluster, tier, row == chosen, n == 0)
         })
     });
-    let widths = [11, 12, 5, 5, 11, 8].map(Constraint::Length);
-    let header = Row::new(["cluster", "", "want", "nodes", "pods", "moved"]).style(Modifier::BOLD);
+    let widths = [10, 13, 4, 5, 9, 11].map(Constraint::Length);
+    let header = Row::new(["cluster", "  demand", "want", "nodes", "pods", "evicted"]).style(Modifier::BOLD);
     let table = Table::new(rows, widths).header(header).block(framed("Demand, in machines' worth"));
     frame.render_widget(table, area);
 }
@@ -66,7 +66,7 @@ pub(super) fn machines(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     });
     let total = ["all", "", ""].map(Cell::from).into_iter().chain(numbers(picture.totals()));
     let rows = rows.chain([Row::new(total).style(Modifier::BOLD)]);
-    let widths = [13, 11, 5].into_iter().chain([5; 8]).map(Constraint::Length);
+    let widths = [12, 10, 4].into_iter().chain([5; 8]).map(Constraint::Length);
     let header = Row::new(["class", "paid as", "$/h"].into_iter().chain(SHORT)).style(Modifier::BOLD);
     frame.render_widget(Table::new(rows, widths).header(header).block(framed("Machines")), area);
 }

@@ -93,7 +93,7 @@ fn everything_of_a_picture_is_on_the_screen() {
         "> production",
         "147/154",
         "3, 7 lost",
-        "onprem        bare-metal",
+        "onprem       bare-metal 0.00",
         "gcp-spot",
         "0.10",
         "Bootstrap onprem-3 for cluster-a ok a Need lacks it",
@@ -136,6 +136,14 @@ fn overlays_lie_over_the_rest() {
     );
     let menu = drawn(&picture(), Choice { row: 0, overlay: Overlay::Scenarios }, (140, 40));
     assert!(menu.contains("Which scenario?") && menu.contains("a  saturate"), "{menu}");
+}
+
+#[test]
+fn a_narrow_terminal_has_both_tables_and_what_is_simulated() {
+    let screen = drawn(&picture(), Choice::default(), (80, 24));
+    for text in ["> batch", "147/154", "gcp-spot", "Simulated: the cloud", "No saving is measured"] {
+        assert!(screen.contains(text), "{text:?} is not in\n{screen}");
+    }
 }
 
 #[test]
