@@ -6,6 +6,7 @@
 
 mod decide;
 mod pause;
+mod supervise;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 use bigfleet_net::admin::{self, BuildInfo, Pages, Readiness, Supervised};
 use bigfleet_net::clock::SystemClock;
-use bigfleet_net::{channel, grpc, ids, limits, listen};
+use bigfleet_net::{channel, grpc, ids, listen};
 use bigfleet_types::Clock;
 use prometheus_client::registry::Registry;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -26,17 +27,16 @@ use crate::audit::{self, Audit, Reopen};
 use crate::control::{self, Control};
 use crate::epoch::{self, Epoch, Superseded};
 use crate::inspect::ReadService;
-use crate::io::{Input, Published};
+use crate::io::Published;
 use crate::metrics::Metrics;
 use crate::options::{Invalid, Options};
 use crate::provider_client::{self, ProviderClient};
 use crate::session::{SessionService, Sessions};
 use decide::{OsChance, Shell};
+use supervise::{Running, STREAMS_GRACE, Stops};
 
 /// Inputs that may wait for the deciding thread; whoever brings more waits.
 const INPUTS: usize = 4096;
-/// How long streams that were told to end may take.
-const STREAMS_GRACE: Duration = Duration::from_secs(2);
 /// How long the start waits to learn the admin listener's port.
 const ADMIN_BOUND_WITHIN: Duration = Duration::from_secs(1);
 
@@ -238,81 +238,6 @@ impl Handle {
     }
 }
 
-/// What is stopped one after the other.
-#[derive(Debug, Default)]
-struct Stops {
-    streams: CancellationToken,
-    decisions: CancellationToken,
-    admin: CancellationToken,
-}
-
-/// The parts of a running shard that its end needs.
-struct Running {
-    stop: CancellationToken,
-    stops: Stops,
-    inputs: mpsc::Sender<Input>,
-    sessions: Sessions,
-    mutations: TaskTracker,
-    admin: Option<Supervised>,
-    /// Keeps the data directory locked.
-    _epoch: Arc<Epoch>,
-}
-
-impl Running {
-    /// Waits for a reason to end, and ends everything in order.
-    async fn supervise(
-        self,
-        mut decided: oneshot::Receiver<()>,
-        mut serving: JoinHandle<Result<grpc::Stopped, grpc::Error>>,
-        mut superseded: mpsc::Receiver<Superseded>,
-    ) -> Result<(), Failure> {
-        let failure = tokio::select! {
-            () = self.stop.cancelled() => None,
-            _ = &mut decided => Some(Failure::Decisions),
-            result = &mut serving => Some(Failure::Listener(match result {
-                Ok(Ok(_)) => "nobody asked it to".into(),
-                Ok(Err(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            })),
-            Some(by) = superseded.recv() => Some(Failure::Superseded(by)),
-        };
-        match &failure {
-            None => tracing::info!("the shard stops"),
-            Some(failure) => tracing::error!(%failure, "the shard ends"),
-        }
-        if !matches!(failure, Some(Failure::Decisions)) {
-            // No new work. Waits for room in the queue at most as long as for the calls in flight.
-            let quiet = async {
-                let _ = self.inputs.send(Input::Stopping).await;
-                self.mutations.close();
-                self.mutations.wait().await;
-            };
-            if tokio::time::timeout(limits::SHUTDOWN_GRACE, quiet).await.is_err() {
-                let calls = self.mutations.len();
-                tracing::warn!(
-                    calls,
-                    "provider calls are still in flight; their machines settle after the next start"
-                );
-            }
-        }
-        self.sessions.stop();
-        self.stops.streams.cancel();
-        if !serving.is_finished() && (&mut serving).await.is_err() {
-            tracing::error!("the session listener panicked while it stopped");
-        }
-        self.stops.decisions.cancel();
-        if !matches!(failure, Some(Failure::Decisions)) {
-            // Its last act is to write out the audit log; a disk that hangs must not keep the process.
-            let _ = tokio::time::timeout(STREAMS_GRACE, decided).await;
-        }
-        self.stops.admin.cancel();
-        if let Some(admin) = self.admin {
-            admin.join().await;
-        }
-        failure.map_or(Ok(()), Err)
-    }
-}
-
 /// The admin listener, supervised; where it is bound.
 async fn serve_admin(
     options: &Options,
@@ -348,87 +273,5 @@ fn announce(options: &Options, addr: SocketAddr) {
     }
     if control.dry_run {
         tracing::info!("dry run: actions are decided and logged, and not executed");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Set {
-        running: Running,
-        decided: (oneshot::Sender<()>, oneshot::Receiver<()>),
-        superseded: (mpsc::Sender<Superseded>, mpsc::Receiver<Superseded>),
-        _inputs: mpsc::Receiver<Input>,
-        _dir: tempfile::TempDir,
-    }
-
-    fn set() -> Set {
-        let dir = tempfile::tempdir().unwrap();
-        let (inputs, incoming) = mpsc::channel(8);
-        let running = Running {
-            stop: CancellationToken::new(),
-            stops: Stops::default(),
-            inputs,
-            sessions: Sessions::new(Metrics::register(&mut Registry::default())),
-            mutations: TaskTracker::new(),
-            admin: None,
-            _epoch: Arc::new(Epoch::take(dir.path(), SystemClock::start().now()).unwrap()),
-        };
-        let (decided, superseded) = (oneshot::channel(), mpsc::channel(1));
-        Set { running, decided, superseded, _inputs: incoming, _dir: dir }
-    }
-
-    fn listener(set: &Set) -> JoinHandle<Result<grpc::Stopped, grpc::Error>> {
-        let stop = set.running.stops.streams.clone();
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            Ok(grpc::Stopped::Drained)
-        })
-    }
-
-    #[tokio::test]
-    async fn a_deciding_thread_that_dies_ends_the_shard() {
-        let set = set();
-        let serving = listener(&set);
-        // A panic drops the sender unused.
-        drop(set.decided.0);
-        let end = set.running.supervise(set.decided.1, serving, set.superseded.1).await;
-        assert!(matches!(end, Err(Failure::Decisions)), "{end:?}");
-    }
-
-    #[tokio::test]
-    async fn a_session_listener_that_ends_takes_the_shard_with_it() {
-        let set = set();
-        let (stop, decided) = (set.running.stops.decisions.clone(), set.decided.0);
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            decided.send(())
-        });
-        let serving = tokio::spawn(async { panic!("accept loop") });
-        let end = set.running.supervise(set.decided.1, serving, set.superseded.1).await;
-        assert!(matches!(&end, Err(Failure::Listener(why)) if why.contains("panic")), "{end:?}");
-    }
-
-    #[tokio::test]
-    async fn a_stop_waits_for_calls_in_flight_and_is_no_failure() {
-        let set = set();
-        let serving = listener(&set);
-        let (stop, decided, streams) =
-            (set.running.stops.decisions.clone(), set.decided.0, set.running.stops.streams.clone());
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            decided.send(())
-        });
-        let (finish, finished) = oneshot::channel::<()>();
-        set.running.mutations.spawn(finished);
-        set.running.stop.cancel();
-        let ending = tokio::spawn(set.running.supervise(set.decided.1, serving, set.superseded.1));
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-        assert!(!streams.is_cancelled(), "sessions were ended before the call was");
-        finish.send(()).unwrap();
-        ending.await.unwrap().unwrap();
     }
 }
