@@ -46,7 +46,7 @@ pub use boot::BootCommand;
 pub use catalogue::{Class, Profile, Seeds};
 pub use control::{Actions, ClassKey, Control};
 pub use knobs::{Corruption, ListFault};
-pub use options::{InvalidOptions, Latencies, Latency, Options, Shed, parse_duration};
+pub use options::{InvalidOptions, Latencies, Latency, Options, Shed};
 
 /// What happens on a pretended host when it joins or leaves a cluster. The future is dropped at the time-out.
 #[async_trait]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bigfleet_net::metrics::code_label;
 use bigfleet_net::{channel, limits};
 use bigfleet_proto::gate::{machine, metadata};
 use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
@@ -210,7 +211,7 @@ impl ProviderClient {
                 (Code::DeadlineExceeded, Err(CallError::Ambiguous { deadline: true, message }))
             }
         };
-        let labels = [("rpc", rpc), ("code", status::label(code))];
+        let labels = [("rpc", rpc), ("code", code_label(code))];
         inner
             .metrics
             .provider_rpc_duration_seconds

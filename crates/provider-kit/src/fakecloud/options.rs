@@ -208,14 +208,9 @@ impl Options {
     #[must_use]
     pub fn take_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         if let Some(text) = variable(CREATE_LATENCY) {
-            match parse_duration(&text) {
-                Some(duration) => self.latency.create = Latency::fixed(duration),
-                None => {
-                    tracing::warn!(
-                        value = text,
-                        "{CREATE_LATENCY} is no duration such as 30s; it is ignored"
-                    );
-                }
+            match bigfleet_types::duration::parse(&text) {
+                Ok(duration) => self.latency.create = Latency::fixed(duration),
+                Err(problem) => tracing::warn!(value = text, "{CREATE_LATENCY} {problem}; it is ignored"),
             }
         }
         self
@@ -227,29 +222,6 @@ impl Options {
         instances.extend(self.classes.iter().flat_map(|class| class.instances(self.density_multiplier)));
         (instances, self.seeds.bound(self.density_multiplier))
     }
-}
-
-/// Reads a duration such as `500ms`, `10s`, `1h30m` or `0`. `None` when it is none.
-#[must_use]
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let amount: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let (unit, ms) = units.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
-        total = total.checked_add(Duration::from_millis(amount.checked_mul(ms)?))?;
-        rest = &rest[unit.len()..];
-    }
-    Some(total)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bigfleet_net::metrics::{Buckets, Labels, counter, counters, histograms};
+use bigfleet_net::metrics::{Buckets, Labels, code_label, counter, counters, histograms};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -55,7 +55,7 @@ impl Metrics {
     }
 
     pub(super) fn answered(&self, method: Method, code: Code, took: Duration) {
-        self.requests.get_or_create(&[("method", method.name()), ("code", code_name(code))]).inc();
+        self.requests.get_or_create(&[("method", method.name()), ("code", code_label(code))]).inc();
         self.seconds.get_or_create(&[("method", method.name())]).observe(took.as_secs_f64());
     }
 
@@ -65,27 +65,5 @@ impl Metrics {
 
     pub(super) fn reconciled(&self, outcome: &'static str) {
         self.reconciles.get_or_create(&[("outcome", outcome)]).inc();
-    }
-}
-
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }

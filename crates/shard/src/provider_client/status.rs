@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use bigfleet_net::metrics::code_label;
 use tonic::{Code, Status};
 
 use crate::io::CallError;
@@ -32,7 +33,7 @@ pub(super) fn sort(status: &Status) -> CallError {
 /// The code and what was said, with the cause that the transport hides behind "transport error", cut to a bounded
 /// length.
 pub(super) fn message(status: &Status) -> String {
-    let mut text = format!("{}: {}", label(status.code()), status.message());
+    let mut text = format!("{}: {}", code_label(status.code()), status.message());
     let mut cause = status.source();
     while let Some(error) = cause {
         let part = error.to_string();
@@ -47,29 +48,6 @@ pub(super) fn message(status: &Status) -> String {
         text.push_str("...");
     }
     text
-}
-
-/// The code's name in metrics and messages.
-pub(super) fn label(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }
 
 #[cfg(test)]
