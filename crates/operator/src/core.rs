@@ -18,6 +18,7 @@ mod nodes;
 pub mod phase;
 mod reclaim;
 mod retry;
+mod reversal;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -113,6 +114,8 @@ pub struct Core {
     pending_acks: Vec<PendingAck>,
     /// Nodes whose cordon has been taken back and that have not shown it yet.
     uncordoned: BTreeSet<String>,
+    /// Machines whose drain is off and whose node may still show our cordon.
+    called_off: BTreeSet<MachineId>,
     /// The first of two resyncs that ask for a large sweep.
     large_sweep: Option<UnixNanos>,
     housekeeping: UnixNanos,
@@ -165,6 +168,7 @@ impl Core {
             drain_writes: HashMap::new(),
             pending_acks: Vec::new(),
             uncordoned: BTreeSet::new(),
+            called_off: BTreeSet::new(),
             large_sweep: None,
             housekeeping: UnixNanos(i64::MIN),
         }
@@ -319,6 +323,7 @@ impl Core {
             "hello" => {
                 tracing::debug!(term = ack.coordinator_term, epoch = ack.shard_epoch, "the shard answered");
                 if let Some(session) = &mut self.session {
+                    session.epoch = ack.shard_epoch;
                     session.cadence.hello(now);
                 }
             }
@@ -328,6 +333,7 @@ impl Core {
                 if let Some(session) = &mut self.session {
                     session.resynced = true;
                 }
+                self.call_off_superseded();
                 self.sweep_after_resync(now);
             }
             _ => bump(&mut self.counters.frames_ignored, "unknown_echo"),

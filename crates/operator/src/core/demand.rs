@@ -56,6 +56,8 @@ pub(super) struct Session {
     dropped: bool,
     /// Whether the shard marked the end of its replay: then it is one that also refreshes its hints.
     pub(super) resynced: bool,
+    /// The epoch of the shard's process, once it said it.
+    pub(super) epoch: i64,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,7 @@ impl Session {
             missed: 0,
             dropped: false,
             resynced: false,
+            epoch: 0,
         }
     }
 }

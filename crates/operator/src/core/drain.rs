@@ -70,6 +70,8 @@ pub(super) struct Drain {
     pub(super) deadline: UnixNanos,
     /// What the deadline was made of.
     pub(super) grace: Duration,
+    /// The epoch of the shard's process that ordered it last; 0 when it is not known.
+    pub(super) epoch: i64,
     pub(super) cordon: Cordon,
     pub(super) outcome: Option<Outcome>,
     /// What to tell people once the cordon is there.
@@ -117,6 +119,7 @@ impl Drain {
             instruction,
             deadline,
             grace,
+            epoch: 0,
             cordon,
             outcome: None,
             notice: None,

@@ -84,6 +84,7 @@ impl Core {
         let taints = update.taints.into_iter().map(|taint| (taint.key, taint.value, taint.effect)).collect();
         let resources = update.resources.unwrap_or_default().resources;
         let frame = Frame { state, labels: update.labels, resources, taints, last_error };
+        let before = machine.frame.as_ref().map(|(frame, _)| frame.state);
         machine.frame = Some((frame, verdict));
         self.resolve(&id);
         match (state, verdict) {
@@ -91,6 +92,8 @@ impl Core {
             // The binding that was drained is over, and a new one begins.
             (MachineState::Configuring, _) => self.forget_drain(&id),
             (MachineState::Draining, _) => self.drain_unasked(now, &id),
+            // The provider refused.
+            (MachineState::Configured, _) if before == Some(MachineState::Draining) => self.call_off(&id),
             _ => {}
         }
         if !self.settle(now, &id) && matches!(verdict, Verdict::Put(_)) {

@@ -1,19 +1,17 @@
-//! Reclaim: instructions to drains, their acknowledgement, drains that go on after a restart, and cordons that are
-//! taken back.
+//! Reclaim: instructions to drains, their acknowledgement, and drains that go on after a restart.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bigfleet_proto::v1alpha1::operator_message::Payload;
 use bigfleet_proto::v1alpha1::{OperatorMessage, ReclaimAck, ReclaimInstruction};
-use bigfleet_types::{MachineId, MachineState, UnixNanos};
+use bigfleet_types::{MachineId, UnixNanos};
 
 use super::Core;
 use super::annotations;
 use super::counters::bump;
 use super::drain::{Cordon, Drain, Outcome, Step};
 use super::nodes::{self, Resolution};
-use super::writes::Key;
 use crate::io::{Output, Write};
 
 /// The grace of an instruction that gives none, and of a drain without an instruction.
@@ -23,8 +21,6 @@ const MAX_GRACE: Duration = Duration::from_secs(24 * 3600);
 const ACK_WITHIN: Duration = Duration::from_secs(5);
 /// Drains that evict at the same time.
 const PARALLEL: usize = 64;
-/// A machine that is still in use this long after its drain's deadline was not taken.
-const REVERSAL: Duration = Duration::from_secs(60);
 
 /// An instruction that is not acknowledged yet.
 #[derive(Debug)]
@@ -109,6 +105,11 @@ impl Core {
         deadline: UnixNanos,
         notice: String,
     ) {
+        self.called_off.remove(machine);
+        let epoch = self.shard_epoch();
+        if let Some(drain) = self.drains.get_mut(node) {
+            drain.epoch = epoch;
+        }
         match self.drains.get_mut(node).filter(|drain| drain.is_active()) {
             Some(drain) if drain.deadline <= deadline => return,
             Some(drain) => {
@@ -127,6 +128,7 @@ impl Core {
                     false,
                 );
                 drain.notice = Some(notice);
+                drain.epoch = epoch;
                 self.drains.insert(drain.node.clone(), drain);
             }
         }
@@ -135,6 +137,7 @@ impl Core {
 
     /// The shard drains a machine. Its node either carries a drain of before our restart, or the instruction was lost.
     pub(super) fn drain_unasked(&mut self, now: UnixNanos, id: &MachineId) {
+        self.called_off.remove(id);
         let name = self.machines.get(id).and_then(|machine| machine.node.clone());
         let Some(node) = name.and_then(|name| self.nodes.get(&name)).cloned() else {
             return;
@@ -174,6 +177,7 @@ impl Core {
 
     /// The binding that a drain was to end is over.
     pub(super) fn forget_drain(&mut self, id: &MachineId) {
+        self.called_off.remove(id);
         let of_machine: Vec<String> = self
             .drains
             .values()
@@ -296,32 +300,6 @@ impl Core {
             false
         });
         self.pending_acks = pending;
-    }
-
-    /// A machine that is still in use long after its drain: the shard has given the drain up, and a node that takes no
-    /// pods would count as supply. Only a cordon of ours is taken back.
-    fn take_back_cordons(&mut self, now: UnixNanos) {
-        let due: Vec<_> = self.reversals().filter(|(at, ..)| *at < now).collect();
-        for (_, node, machine) in due {
-            self.forget_drain(&machine);
-            self.uncordoned.insert(node.clone());
-            let write = Write::Uncordon { node: node.clone(), annotations: annotations::keys() };
-            self.writes.want(now, Key::Cordon(node.clone()), write);
-            let message = "the machine stays with this cluster".to_owned();
-            self.event(("Node", &node), false, "BigFleetUncordoned", message);
-            self.settle(now, &machine);
-        }
-    }
-
-    /// Nodes whose cordon is to be taken back, and after when.
-    fn reversals(&self) -> impl Iterator<Item = (UnixNanos, String, MachineId)> {
-        self.nodes.cordoned().filter(|node| !self.uncordoned.contains(&node.name)).filter_map(|node| {
-            let machine = self.owners.get(&node.name)?;
-            let (frame, _) = self.machines.get(machine)?.frame.as_ref()?;
-            let (_, deadline) = annotations::drain(node)?;
-            let in_use = frame.state == MachineState::Configured;
-            in_use.then(|| (deadline.after(REVERSAL), node.name.clone(), machine.clone()))
-        })
     }
 
     /// When [`Core::poll_drains`] has something to do next.

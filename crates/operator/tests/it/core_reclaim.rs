@@ -16,7 +16,7 @@ const DEADLINE: &str = "bigfleet.lucy.sh/drain-deadline";
 const CORDONED_BY: &str = "bigfleet.lucy.sh/cordoned-by";
 
 /// Connected, with these machines bound; the node of `m-1` is `n-1`.
-fn rig(machines: &[&str], pods: Vec<Pod>) -> Rig {
+pub(crate) fn rig(machines: &[&str], pods: Vec<Pod>) -> Rig {
     rig_with(machines, pods, |_| {})
 }
 
@@ -41,7 +41,7 @@ fn node_of(machine: &str) -> String {
     machine.replace('m', "n")
 }
 
-fn instruct(rig: &mut Rig, id: &str, machines: &[&str], grace: i64) {
+pub(crate) fn instruct(rig: &mut Rig, id: &str, machines: &[&str], grace: i64) {
     rig.frame(Down::ReclaimInstruction(ReclaimInstruction {
         instruction_id: id.to_owned(),
         nodes: machines.iter().map(|m| (*m).to_owned()).collect(),
@@ -73,7 +73,7 @@ fn evictions(writes: &[Write]) -> Vec<(&str, u64)> {
         .collect()
 }
 
-fn cordons(writes: &[Write]) -> Vec<(&str, &BTreeMap<String, String>)> {
+pub(crate) fn cordons(writes: &[Write]) -> Vec<(&str, &BTreeMap<String, String>)> {
     writes
         .iter()
         .filter_map(|write| match write {
@@ -83,7 +83,7 @@ fn cordons(writes: &[Write]) -> Vec<(&str, &BTreeMap<String, String>)> {
         .collect()
 }
 
-fn last_put(writes: Vec<Write>) -> Option<UpcomingNode> {
+pub(crate) fn last_put(writes: Vec<Write>) -> Option<UpcomingNode> {
     writes.into_iter().rev().find_map(|write| match write {
         Write::PutUpcomingNode(object) => Some(*object),
         _ => None,
@@ -465,31 +465,6 @@ fn drill17_a_namesake_elsewhere_is_not_touched() {
     rig.seconds(60);
     let writes = rig.take_writes();
     assert_eq!(evictions(&writes), [("old", 30)], "every eviction names the uid that it means");
-}
-
-#[test]
-fn a_cordon_of_ours_is_taken_back_when_the_machine_stays() {
-    for (ours, expected) in [(true, 1), (false, 0)] {
-        let mut rig = rig(&["m-1"], vec![pod("a", "n-1")]);
-        if !ours {
-            rig.input(Input::Node(Arc::new(Node { unschedulable: true, ..node("n-1", "m-1") })));
-        }
-        instruct(&mut rig, "i", &["m-1"], 30);
-        let writes = rig.take_writes();
-        let annotations = cordons(&writes)[0].1.clone();
-        assert_eq!(annotations.contains_key(CORDONED_BY), ours);
-        rig.input(Input::Node(Arc::new(Node { unschedulable: true, annotations, ..node("n-1", "m-1") })));
-        rig.seconds(90);
-        let uncordons =
-            |writes: Vec<Write>| writes.iter().filter(|w| matches!(w, Write::Uncordon { .. })).count();
-        assert_eq!(uncordons(rig.take_writes()), 0, "not before 60 s after the deadline");
-        rig.seconds(1);
-        let writes = rig.take_writes();
-        let phase = last_put(writes.clone()).map(|o| o.phase);
-        assert_eq!((uncordons(writes), phase), (expected, ours.then_some(Phase::Ready)));
-        rig.seconds(300);
-        assert_eq!(uncordons(rig.take_writes()), 0, "once");
-    }
 }
 
 #[test]

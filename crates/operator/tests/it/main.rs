@@ -10,6 +10,7 @@ mod core_invariants;
 mod core_kit;
 mod core_read_back;
 mod core_reclaim;
+mod core_reversal;
 mod fake_shard;
 mod memory_cluster;
 mod memory_store;
