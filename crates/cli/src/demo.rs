@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 
-use crate::command::{Outcome, print, ready};
+use crate::command::{Failure, Outcome, print, ready};
 use crate::logging;
 use crate::stop::Signals;
 use live::Live;
@@ -71,8 +71,8 @@ pub(crate) enum Afterwards {
 
 /// How a show ended.
 enum End {
-    Asked,
-    Signal(&'static str),
+    /// A key or a signal.
+    Left(&'static str),
     Played(Report),
 }
 
@@ -86,6 +86,12 @@ pub(crate) async fn run(settings: Settings) -> Outcome {
     };
     let folder = settings.data_dir.clone().or_else(|| temporary.as_ref().map(|t| t.path().to_owned()));
     let folder = folder.unwrap_or_default();
+    if folder.join("provider").exists() {
+        let folder = folder.display();
+        return Err(Failure::Usage(format!(
+            "--data-dir {folder}: holds the state of an earlier demo, whose clusters are gone; give a new folder"
+        )));
+    }
     std::fs::create_dir_all(&folder).with_context(|| format!("--data-dir {}", folder.display()))?;
     let log = folder.join("demo.log");
     logging::into_file(&log).with_context(|| format!("the log {}", log.display()))?;
@@ -105,11 +111,10 @@ async fn in_folder(settings: Settings, folder: &Path, log: &Path) -> Outcome {
     let end = ended?;
     stopped?;
     match end {
-        End::Asked => Ok(()),
-        End::Signal(signal) if settings.afterwards == Afterwards::Exit => {
-            Err(anyhow::anyhow!("{signal} came before the scenario's end; its claims are not known").into())
+        End::Left(how) if settings.afterwards == Afterwards::Exit => {
+            Err(anyhow::anyhow!("{how} came before the scenario's end; its claims are not known").into())
         }
-        End::Signal(_) => Ok(()),
+        End::Left(_) => Ok(()),
         End::Played(report) if report.holds() => Ok(()),
         End::Played(report) => {
             let failed = report.claims.iter().filter(|claim| !claim.holds);
@@ -176,12 +181,12 @@ async fn perform(
                 if let Some(command) = keys::command(&event, show.choice().overlay)
                     && !show.obey(command).await
                 {
-                    return Ok(End::Asked);
+                    return Ok(End::Left("q"));
                 }
             }
             signal = signals.next() => {
                 tracing::info!(signal, "stopping");
-                return Ok(End::Signal(signal));
+                return Ok(End::Left(signal));
             }
             why = world.failed() => anyhow::bail!("{why}; see the log"),
             played = show.played() => match played {

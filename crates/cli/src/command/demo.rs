@@ -83,6 +83,12 @@ const OWN: &[Flag] = &[
         default: Some("1s"),
         help: "How long a machine takes to leave, give or take a quarter",
     },
+    Flag {
+        name: "repair-latency",
+        kind: Kind::Duration,
+        default: Some("45s"),
+        help: "How long the cloud takes to replace a machine that was killed",
+    },
 ];
 
 /// How many machines of each class there are; the names are those of the demo's catalogue.
@@ -173,6 +179,7 @@ fn settings(values: &Values) -> Result<Settings, Failure> {
                 create: values.duration("create-latency"),
                 join: values.duration("join-latency"),
                 drain: values.duration("drain-latency"),
+                repair: values.duration("repair-latency"),
             },
             provider_listen: address(values, "provider-listen")?,
             shard,

@@ -59,9 +59,9 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Reads from the beginning.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), at: 0 }
+    /// Reads from the byte `at` on.
+    pub(crate) fn new(path: &Path, at: u64) -> Self {
+        Self { path: path.to_owned(), at }
     }
 
     /// The whole lines that came since the last call.
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_tail_gives_each_whole_line_once() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let mut tail = Tail::new(file.path());
+        let mut tail = Tail::new(file.path(), 0);
         assert!(tail.read().unwrap().is_empty());
         let (first, rest) = LINE.split_at(40);
         file.write_all(first.as_bytes()).unwrap();

@@ -61,7 +61,7 @@ impl Observer {
                 }
             }
         });
-        let audit = Tail::new(&world.places().audit_log);
+        let audit = world.tail();
         Self {
             world,
             audit,

@@ -25,6 +25,14 @@ pub(crate) struct Show {
     playing: Option<JoinHandle<anyhow::Result<Report>>>,
 }
 
+impl Drop for Show {
+    fn drop(&mut self) {
+        if let Some(playing) = &self.playing {
+            playing.abort();
+        }
+    }
+}
+
 impl Show {
     /// A show of a world; a scenario may take `limit`.
     pub(crate) fn new(world: Arc<World>, hints: Vec<String>, limit: Duration) -> Self {
@@ -110,7 +118,7 @@ impl Show {
                 self.tell(format!("{} wants {tier} {level}", cluster.name()));
             }
             Command::Kill => match world.kill(cluster).await? {
-                Some(machine) => self.tell(format!("{machine} is taken away; the cloud replaces it in 45 s")),
+                Some(machine) => self.tell(format!("{machine} is taken away; the cloud replaces it later")),
                 None => self.tell(format!("{} has no machine to kill", cluster.name())),
             },
             Command::Pause => {

@@ -28,8 +28,6 @@ use crate::ctl::fleet;
 /// The clusters, with their levels of batch and of production at first.
 pub(crate) const CLUSTERS: [(&str, (u32, u32)); 3] =
     [("cluster-a", (6, 16)), ("cluster-b", (6, 0)), ("cluster-c", (6, 0))];
-/// When the cloud has replaced a machine that broke.
-const REPAIRED_AFTER: Duration = Duration::from_secs(45);
 /// How long one question over the wire may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -39,6 +37,8 @@ pub(crate) struct Pace {
     pub(crate) create: Duration,
     pub(crate) join: Duration,
     pub(crate) drain: Duration,
+    /// Until a machine that broke has been replaced; exact.
+    pub(crate) repair: Duration,
 }
 
 /// What a world is made of.
@@ -69,6 +69,9 @@ pub(crate) struct World {
     places: Places,
     /// Told why a part ended although nobody asked it to.
     failed: watch::Receiver<Option<String>>,
+    /// Where this world's records begin: a file of `--audit-log` may hold older ones.
+    audit_from: u64,
+    repaired_after: Duration,
     began: Instant,
     stop: CancellationToken,
     _stop_on_drop: tokio_util::sync::DropGuard,
@@ -110,6 +113,8 @@ impl World {
         options.provider_addr = provider.dial_addr().to_string();
         options.data_dir = data_dir.join("shard");
         let audit_log = options.audit_log.get_or_insert_with(|| data_dir.join("audit.jsonl")).clone();
+        // What cannot be looked at now is reported by the shard, which opens it.
+        let audit_from = std::fs::metadata(&audit_log).map_or(0, |file| file.len());
         let pause_file = options.data_dir.join("PAUSE");
         let mut shard = Shard::start(options).await.context("the shard")?;
         let metrics =
@@ -148,6 +153,8 @@ impl World {
             control: provider.control().clone(),
             places,
             failed,
+            audit_from,
+            repaired_after: stage.pace.repair,
             began,
             stop,
             _stop_on_drop: stop_on_drop,
@@ -230,9 +237,14 @@ impl World {
         Ok(scrape::sum(&page, "bigfleet_shard_inventory_machines", |labels| !labels.contains(&idle)))
     }
 
+    /// A reader of this world's part of the audit log.
+    pub(crate) fn tail(&self) -> Tail {
+        Tail::new(&self.places.audit_log, self.audit_from)
+    }
+
     /// Every action so far, from the shard's audit log.
     pub(crate) fn audit(&self) -> anyhow::Result<Vec<Entry>> {
-        Tail::new(&self.places.audit_log).read()
+        self.tail().read()
     }
 
     /// Whether every cluster has exactly the pods that it wants, all running, and no machine is on its way.
@@ -259,9 +271,10 @@ impl World {
         self.control.fail_machine(id.as_str(), "taken away by the demo").await.map_err(|e| anyhow!("{e}"))?;
         cluster.memory().remove_node(&id);
         let (control, stop, instance) = (self.control.clone(), self.stop.clone(), instance(victim));
+        let repaired_after = self.repaired_after;
         tokio::spawn(async move {
             tokio::select! {
-                () = tokio::time::sleep(REPAIRED_AFTER) => {}
+                () = tokio::time::sleep(repaired_after) => {}
                 () = stop.cancelled() => return,
             }
             // Nobody waits for the repair; a store that refuses has been logged by the kit.
@@ -342,3 +355,6 @@ fn latencies(pace: Pace) -> fakecloud::Latencies {
         delete: around(pace.drain),
     }
 }
+
+#[cfg(test)]
+mod tests;

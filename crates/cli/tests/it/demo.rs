@@ -264,6 +264,22 @@ fn what_is_not_there_yet_is_refused() {
 }
 
 #[test]
+fn a_demo_does_not_go_on_from_the_state_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let flag = format!("--data-dir={}", folder.path().display());
+    let mut demo = Demo::plain(&[&flag]);
+    demo.prints("first machine bound after ");
+    demo.signal();
+    assert_eq!(demo.ends().code(), Some(0), "{}", demo.seen);
+    for name in ["demo.log", "audit.jsonl", "provider", "shard"] {
+        assert!(folder.path().join(name).exists(), "{name} was not kept");
+    }
+    let again = run(&["demo", &flag]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("state of an earlier demo"), "{}", stderr(&again));
+}
+
+#[test]
 fn a_terminal_shows_it_live_obeys_keys_and_is_restored() {
     let (mut demo, mut keys) = Demo::in_terminal(&[]);
     for text in ["BigFleet demo", "Demand, in machines", "What is simulated", "first machine bound after"] {
