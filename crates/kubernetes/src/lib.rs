@@ -1,1 +1,4 @@
 //! BigFleet on a real Kubernetes: the custom resources, the shell around the operator core, the pod controller.
+
+pub mod connect;
+pub mod crd;

@@ -41,7 +41,8 @@ pub fn available_capacity(key: &str) -> String {
 }
 
 /// Whether the text is a legal label value.
-pub(super) fn is_label_value(text: &str) -> bool {
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
     let edges = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     text.len() <= 63
