@@ -2,6 +2,7 @@
 
 mod all_in_one;
 mod completions;
+mod crds;
 mod demo;
 mod provider;
 mod shard;
@@ -25,8 +26,8 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 8] =
-    ["coordinator", "operator", "pod-controller", "conformance", "crds", "dashboard", "decide", "simulate"];
+const LATER_PARTS: [&str; 7] =
+    ["coordinator", "operator", "pod-controller", "conformance", "dashboard", "decide", "simulate"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -46,6 +47,14 @@ pub(crate) fn tree() -> Command {
                 .subcommand_required(true)
                 .subcommand(provider::FAKECLOUD.command()),
         )
+        .subcommand(
+            Command::new("crds")
+                .about("The custom resources of a cluster")
+                .subcommand_required(true)
+                .subcommand(crds::PRINT.command())
+                .subcommand(crds::INSTALL.command())
+                .subcommand(crds::UPGRADE.command()),
+        )
         .subcommand(ctl::command())
         .subcommand(version::command())
         .subcommand(completions::command())
@@ -62,11 +71,17 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
             _ => usage("unknown provider"),
         },
+        Some(("crds", m)) => match m.subcommand() {
+            Some(("print", m)) => quiet(&crds::PRINT, m, crds::run_print),
+            Some(("install", m)) => start(&crds::INSTALL, m, crds::run_install),
+            Some(("upgrade", m)) => start(&crds::UPGRADE, m, crds::run_upgrade),
+            _ => usage("unknown subcommand of crds"),
+        },
         Some(("ctl", m)) => finish(ctl::run(m)),
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, provider, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, provider, crds, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -112,7 +127,19 @@ fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
+/// As [`start`], for a command that logs nothing.
+fn quiet(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {
+    with_values(program, matches, |values| run(values))
+}
+
 fn start(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {
+    with_values(program, matches, |values| {
+        logging::start(values);
+        run(values)
+    })
+}
+
+fn with_values(program: &Program, matches: &ArgMatches, run: impl FnOnce(&Values) -> Outcome) -> ExitCode {
     let values = match config::load(program, matches, &|name| std::env::var(name).ok()) {
         Ok(values) => values,
         Err(error) => return usage(&error.to_string()),
@@ -120,7 +147,6 @@ fn start(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -
     if matches.get_flag("print-config") {
         return finish(print(&values.print()));
     }
-    logging::start(&values);
     finish(run(&values))
 }
 
