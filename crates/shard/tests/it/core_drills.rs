@@ -417,8 +417,9 @@ fn drill46_pause_file_in_the_middle_of_a_burst() {
     world.hold = true;
     world.rollup("a", vec![need(10, 10)]);
     world.rollup("b", vec![need(9, 10)]);
+    world.run(Duration::from_millis(150));
     let sent = world.held.len();
-    assert!(sent > 0 && world.count(Configuring) == 8);
+    assert_eq!((sent, world.count(Configuring)), (4, 8));
     world.handle(Input::Paused(true));
     world.release();
     assert_eq!(world.model.calls.len(), sent, "calls on their way finish; nothing new");
@@ -509,10 +510,8 @@ fn drill40_drain_finishes_while_the_operator_is_away() {
     world.frames.clear();
     world.connect("a");
     assert_eq!(world.update_states(&name), [3]);
-    assert_eq!(
-        world.frames.len(),
-        1 + 3 + usize::from(world.frames.iter().any(|(_, p)| matches!(p, Payload::AvailableCapacity(_))))
-    );
+    let updates = world.frames.iter().filter(|(_, p)| matches!(p, Payload::NodeStateUpdate(_))).count();
+    assert_eq!(updates, 3, "{:?}", world.frames);
 }
 
 /// Control: drop `look_after`'s withholding: demand waits for ever.
@@ -550,6 +549,7 @@ fn drill04_stock_out() {
     world.rollup("a", vec![need(10, 2)]);
     world.seconds(60);
     assert_eq!(world.state("z00"), Configured, "another class is tried");
+    assert!(world.calls(Op::Create) <= 5, "its slots are not tried one by one");
     assert_eq!(world.core.shortfalls().count(), 1);
     world.seconds(2 * 3600);
     let before = world.calls(Op::Create);
