@@ -17,6 +17,8 @@ use crate::process::{Program, lasting_port};
 
 /// How long a fleet may take to come to rest. Never what decides the test.
 const REST_WITHIN: Duration = Duration::from_secs(240);
+/// How often a fleet that does not come to rest is talked about.
+const SAY_EVERY: Duration = Duration::from_secs(15);
 /// What the provider says of a machine whose Configure it did not live to see end.
 const INTERRUPTED: &str = "Configure was interrupted by a restart of the provider";
 
@@ -146,10 +148,14 @@ impl Fleet {
     /// Waits until the fleet is what the demand asks for, three looks in a row.
     pub(super) async fn settle(&mut self, when: &str) {
         let deadline = Instant::now() + REST_WITHIN;
-        let mut good = 0;
+        let (mut good, mut said) = (0, Instant::now());
         while good < 3 {
             let differences = self.differences().await;
             good = if differences.is_empty() { good + 1 } else { 0 };
+            if said.elapsed() > SAY_EVERY {
+                said = Instant::now();
+                println!("kill9: {when}, not at rest yet: {}", differences.join("; "));
+            }
             if Instant::now() > deadline && good == 0 {
                 let differences = differences.join("\n  ");
                 panic!("{when}, the fleet never came to rest:\n  {differences}\n{}", self.story());
