@@ -4,6 +4,7 @@ mod all_in_one;
 mod completions;
 mod crds;
 mod demo;
+mod operator;
 mod provider;
 mod shard;
 mod version;
@@ -26,8 +27,8 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 7] =
-    ["coordinator", "operator", "pod-controller", "conformance", "dashboard", "decide", "simulate"];
+const LATER_PARTS: [&str; 6] =
+    ["coordinator", "pod-controller", "conformance", "dashboard", "decide", "simulate"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -41,6 +42,7 @@ pub(crate) fn tree() -> Command {
         .subcommand(demo::PROGRAM.command())
         .subcommand(all_in_one::PROGRAM.command())
         .subcommand(shard::PROGRAM.command())
+        .subcommand(operator::PROGRAM.command())
         .subcommand(
             Command::new("provider")
                 .about("A provider of machines")
@@ -67,6 +69,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("demo", m)) => start(&demo::PROGRAM, m, demo::run),
         Some(("all-in-one", m)) => start(&all_in_one::PROGRAM, m, all_in_one::run),
         Some(("shard", m)) => start(&shard::PROGRAM, m, shard::run),
+        Some(("operator", m)) => start(&operator::PROGRAM, m, operator::run),
         Some(("provider", m)) => match m.subcommand() {
             Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
             _ => usage("unknown provider"),
@@ -81,7 +84,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, provider, crds, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, crds, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }

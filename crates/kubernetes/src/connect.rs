@@ -59,7 +59,14 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 /// # Errors
 /// Every variant of [`Error`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    let config = config(kubeconfig).await?;
+    client_of(config(kubeconfig).await?)
+}
+
+/// A client for a configuration that [`config`] has made.
+///
+/// # Errors
+/// [`Error::Client`].
+pub fn client_of(config: Config) -> Result<Client, Error> {
     let url = config.cluster_url.to_string();
     Client::try_from(config).map_err(|source| Error::Client { url, source: Box::new(source) })
 }

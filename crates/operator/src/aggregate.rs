@@ -56,7 +56,7 @@ struct Contribution {
     shape: Arc<Shape>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RowKey {
     profile: Profile,
     group: Group,
@@ -111,6 +111,19 @@ impl Aggregate {
             self.requests.insert(request.uid.clone(), new);
         }
         Change { changed, grew, saturated: counted.saturated, skip: None }
+    }
+
+    /// Takes over what a request contributes to `before`, if anything.
+    pub fn adopt(&mut self, before: &Self, uid: &str) {
+        let Some((uid, known)) = before.requests.get_key_value(uid) else {
+            return;
+        };
+        self.remove(uid);
+        let row = self.row((*known.row).clone());
+        let shape = self.shape((*known.shape).clone());
+        *self.rows.entry(row.clone()).or_default().entry(shape.clone()).or_default() += 1;
+        self.shapes.insert(shape.clone());
+        self.requests.insert(uid.clone(), Contribution { row, shape });
     }
 
     /// Takes back what a request contributed; `false` when that was nothing.

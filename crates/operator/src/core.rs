@@ -179,6 +179,7 @@ impl Core {
         let now = self.advance(now);
         match input {
             Input::Request(request) => self.on_request(now, &request),
+            Input::RequestUnreadable(uid) => self.on_request_unreadable(&uid),
             Input::RequestGone(uid) => self.on_request_gone(&uid),
             Input::Listing => self.on_listing(),
             Input::Synced => self.on_synced(now),
@@ -189,6 +190,7 @@ impl Core {
             Input::UpcomingNode(object) => self.on_upcoming(now, *object),
             Input::UpcomingNodeGone(machine) => self.on_upcoming_gone(&machine),
             Input::AvailableCapacity(object) => self.on_stored_hint(now, *object),
+            Input::AvailableCapacityGone(key) => self.on_hint_gone(&key),
             Input::ServerVersion(version) => self.server_version = Some(version),
             Input::Node(node) => {
                 let name = node.name.clone();

@@ -14,6 +14,8 @@ use bytes::Bytes;
 pub enum Input {
     /// A CapacityRequest appeared or changed.
     Request(Arc<CapacityRequest>),
+    /// A CapacityRequest is there and cannot be read. What it said before, if anything, stays in force.
+    RequestUnreadable(Uid),
     /// A CapacityRequest is gone.
     RequestGone(Uid),
     /// A list of the CapacityRequests begins. The requests that follow, up to [`Input::Synced`], replace all that is
@@ -30,6 +32,8 @@ pub enum Input {
     UpcomingNodeGone(MachineId),
     /// An AvailableCapacity of ours that the cluster holds, at start.
     AvailableCapacity(Box<AvailableCapacity>),
+    /// The AvailableCapacity of this key is gone.
+    AvailableCapacityGone(String),
     /// The version of the API server, such as `v1.33.1`.
     ServerVersion(String),
     /// A node appeared or changed.

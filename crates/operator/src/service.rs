@@ -31,6 +31,12 @@ pub struct Note {
 
 /// A cluster as an operator uses it: watches come as inputs, writes are answered.
 pub trait ClusterShell: Send + Sync + 'static {
+    /// What is known at the start and must be before a frame of the shard is judged: nodes and read-backs. Asked once,
+    /// before [`Self::inputs`]; empty for a cluster in which nothing happened yet.
+    fn first_inputs(&self) -> Vec<Input> {
+        Vec::new()
+    }
+
     /// Starts to watch: every object, then [`Input::Synced`], then changes. A later call ends the earlier watch.
     fn inputs(&self) -> mpsc::Receiver<Input>;
 

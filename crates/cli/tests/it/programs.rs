@@ -95,7 +95,7 @@ fn other_names_of_the_executable_stand_for_subcommands() {
     assert!(stdout(&provider).contains("seed-machines = \"3\" (flag)"), "{}", stdout(&provider));
     let operator = named("bigfleet-operator", &[]);
     assert_eq!(operator.status.code(), Some(2));
-    assert!(stderr(&operator).contains("`bigfleet operator` is not built yet"), "{}", stderr(&operator));
+    assert!(stderr(&operator).contains("--cluster-id: is required"), "{}", stderr(&operator));
 }
 
 /// What is typed, and what standard error has to say.

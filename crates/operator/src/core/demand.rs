@@ -135,6 +135,13 @@ impl Core {
         }
     }
 
+    /// A list names a request that cannot be read: it is there, so that what it contributed is not withdrawn.
+    pub(super) fn on_request_unreadable(&mut self, uid: &Uid) {
+        if let Some(listing) = &mut self.demand.listing {
+            listing.aggregate.adopt(&self.demand.aggregate, uid);
+        }
+    }
+
     pub(super) fn on_request_gone(&mut self, uid: &Uid) {
         let demand = &mut self.demand;
         demand.events += 1;

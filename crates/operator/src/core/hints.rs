@@ -74,6 +74,13 @@ impl Core {
         hint.stored = Some(object);
     }
 
+    /// The cluster does not hold this hint (any more): the next frame about it writes it anew.
+    pub(super) fn on_hint_gone(&mut self, key: &str) {
+        if let Some(hint) = self.hints.get_mut(key) {
+            hint.stored = None;
+        }
+    }
+
     /// Deletes hints that the shard does not speak of any more.
     pub(super) fn sweep_hints(&mut self, now: UnixNanos) {
         let Some(session) = &self.session else {

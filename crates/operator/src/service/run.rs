@@ -63,6 +63,9 @@ impl<S: ClusterShell> Runner<S> {
     }
 
     pub(super) async fn run(mut self, mut events: mpsc::Receiver<session::Event>, stop: CancellationToken) {
+        for input in self.shell.first_inputs() {
+            self.core.handle(self.clock.now(), input);
+        }
         let mut inputs = self.shell.inputs();
         loop {
             let now = self.clock.now();

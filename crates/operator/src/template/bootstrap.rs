@@ -60,6 +60,13 @@ impl Bootstrap {
         Self { cluster, template: template.map(Arc::new), statics, ttl }
     }
 
+    /// The same, for an API server of this version.
+    #[must_use]
+    pub fn for_version(&self, kubernetes_version: Option<String>) -> Self {
+        let statics = Statics { kubernetes_version, ..self.statics.clone() };
+        Self { statics, ..self.clone() }
+    }
+
     /// The blob for one request. Whether the request is for this cluster and the blob of a sendable size is the
     /// core's to check.
     ///
