@@ -10,7 +10,7 @@ mod supervise;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bigfleet_net::admin::{self, BuildInfo, Pages, Readiness, Supervised};
 use bigfleet_net::clock::SystemClock;
@@ -161,7 +161,9 @@ impl Shard {
             superseded: tell_superseded,
             readiness: readiness.clone(),
         };
-        let core = Control::new(config, Box::new(chance), metrics);
+        let origin = Instant::now();
+        let core =
+            Control::new(config, Box::new(chance), metrics).measured_by(Box::new(move || origin.elapsed()));
         let decided =
             shell.spawn(core, incoming, stops.decisions.clone(), span.clone()).map_err(StartError::Thread)?;
         tokio::spawn(paused.run(stops.decisions.clone()).instrument(span.clone()));

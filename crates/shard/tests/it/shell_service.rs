@@ -38,6 +38,29 @@ async fn a_shard_is_unready_until_its_first_list_and_reads_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cycles_and_their_phases_are_timed() {
+    let (dir, provider) = (tempfile::tempdir().unwrap(), Fake::default().serve("127.0.0.1:0").await);
+    let handle = start(options(dir.path(), provider.addr)).await;
+    ready(&handle).await;
+    let admin = handle.metrics_addr().unwrap();
+    let timed = async || {
+        let page = get(admin, "/metrics").await.1;
+        let counted = |series: &str| {
+            let line = page.lines().find_map(|line| line.strip_prefix(series));
+            line.and_then(|rest| rest.trim().parse::<u64>().ok()).is_some_and(|n| n > 0)
+        };
+        let phase =
+            |name: &str| format!("bigfleet_shard_cycle_phase_duration_seconds_count{{phase=\"{name}\"}}");
+        let phases = ["reconcile", "phase1", "emit", "execute"];
+        let all = counted("bigfleet_shard_cycle_duration_seconds_count")
+            && phases.iter().all(|name| counted(&phase(name)));
+        all.then_some(())
+    };
+    eventually("the timings of a cycle", timed).await;
+    stop(handle).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_negative_limit_and_a_bad_cluster_are_invalid_arguments() {
     let (dir, provider) = (tempfile::tempdir().unwrap(), Fake::default().serve("127.0.0.1:0").await);
     let handle = start(options(dir.path(), provider.addr)).await;
