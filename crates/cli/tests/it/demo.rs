@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+use tempfile::TempDir;
 
 use crate::process::{bigfleet, get, run, stderr};
 
@@ -21,6 +21,8 @@ struct Demo {
     child: Child,
     output: Receiver<String>,
     seen: String,
+    /// Where it makes its temporary folder, which a failure keeps.
+    _temporary: TempDir,
 }
 
 impl Drop for Demo {
@@ -34,7 +36,9 @@ impl Drop for Demo {
 impl Demo {
     /// Starts it with lines on a pipe.
     fn plain(args: &[&str]) -> Self {
+        let temporary = tempfile::tempdir().unwrap();
         let mut child = bigfleet(&[&["demo"], args].concat())
+            .env("TMPDIR", temporary.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -43,7 +47,7 @@ impl Demo {
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         forward(out, tell.clone());
         forward(err, tell);
-        Self { child, output, seen: String::new() }
+        Self { child, output, seen: String::new(), _temporary: temporary }
     }
 
     /// Starts it in a terminal of its own; gives the other end of that, for keys.
@@ -55,14 +59,16 @@ impl Demo {
         tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
         let child = bigfleet(&[&["demo"], args].concat())
+            .env("TMPDIR", temporary.path())
             .env("TERM", "xterm-256color")
             .stdin(Stdio::from(slave.try_clone().unwrap()))
             .stdout(Stdio::from(slave.try_clone().unwrap()))
             .stderr(Stdio::from(slave))
             .spawn()
             .unwrap();
-        let keys = File::from(OwnedFd::from(master));
+        let keys = File::from(master);
         let mut screen = keys.try_clone().unwrap();
         let (tell, output) = channel();
         std::thread::spawn(move || {
@@ -72,7 +78,7 @@ impl Demo {
                 let _ = tell.send(String::from_utf8_lossy(&bytes[..n]).into_owned());
             }
         });
-        (Self { child, output, seen: String::new() }, keys)
+        (Self { child, output, seen: String::new(), _temporary: temporary }, keys)
     }
 
     /// Waits until it has drawn this; blanks and what moves the cursor or sets colours do not count.
@@ -247,7 +253,7 @@ fn a_story_that_never_ends_is_a_failure() {
     for text in ["not within 4 s (--scenario-timeout)", "unmet cluster-", "kept for you to read: "] {
         assert!(demo.seen.contains(text), "{text:?} is not in\n{}", demo.seen);
     }
-    std::fs::remove_dir_all(demo.line("kept for you to read: ")).unwrap();
+    assert!(std::path::Path::new(&demo.line("kept for you to read: ")).join("demo.log").exists());
 }
 
 #[test]
