@@ -115,13 +115,14 @@ impl Control {
         let event = if before.is_some() { "replaced" } else { "installed" };
         self.metrics.session_lifecycle.get_or_create(&[("event", event)]).inc();
         info!(%cluster, event, "session");
+        // First of all, whatever the end of the older session sets off.
+        self.acknowledge(session, "hello", 0, String::new());
         if let Some(before) = before {
             self.outputs.push_back(Output::Close { session: before, reason: CloseReason::Replaced });
             self.operator_gone(now, cluster, "session replaced");
         } else {
             self.metrics.active_sessions.inc();
         }
-        self.acknowledge(session, "hello", 0, String::new());
         let ids: Vec<MachineId> = self.fleet.of(cluster).cloned().collect();
         for id in ids {
             let Some(machine) = self.fleet.get(&id).map(|record| record.machine.clone()) else { continue };

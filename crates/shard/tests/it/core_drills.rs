@@ -396,6 +396,7 @@ fn drill34_duplicate_session() {
     assert_eq!(world.closed, [(old, bigfleet_shard::io::CloseReason::Replaced)]);
     assert_eq!(world.outcomes(), [("Bootstrap", "m00".to_owned(), "ctx_canceled")]);
     assert!(world.frames.iter().all(|(session, _)| *session == new));
+    assert!(matches!(&world.frames[0].1, Payload::Ack(ack) if ack.echo == "hello"), "before anything else");
     assert_eq!((world.update_states("m000"), world.update_states("m001")), (vec![5], vec![5]), "resync");
     let lifecycle = |event| world.metric(&format!(r#"session_lifecycle_total{{event="{event}"}}"#));
     assert_eq!([lifecycle("installed"), lifecycle("replaced"), lifecycle("removed")], [1.0, 1.0, 0.0]);
@@ -568,4 +569,27 @@ fn a_configuring_record_without_a_cluster_is_refused_unless_it_is_ours() {
     world.seconds(5);
     assert!(world.core.machine(&id("lost")).is_none());
     assert_eq!(world.metric(r#"machines_rejected_total{reason="structural"}"#), 1.0);
+}
+
+/// The mark at the end of a replay comes behind the machines, and not before the inventory is known.
+#[test]
+fn the_end_of_a_replay_is_marked_once_the_inventory_is_there() {
+    let mut world = World::new(config(), Model::with(held(3, "a")));
+    world.lists = Lists::Fail;
+    world.connect("a");
+    assert_eq!(world.acks(), [("hello".to_owned(), String::new())]);
+    world.lists = Lists::Truth;
+    world.seconds(5);
+    let order = |world: &World| -> Vec<String> {
+        let name = |payload: &Payload| match payload {
+            Payload::Ack(ack) => Some(ack.echo.clone()),
+            Payload::NodeStateUpdate(update) => Some(update.machine_id.clone()),
+            _ => None,
+        };
+        world.frames.iter().filter_map(|(_, payload)| name(payload)).collect()
+    };
+    assert_eq!(order(&world), ["hello", "m000", "m001", "m002", "resync"]);
+    world.frames.clear();
+    world.connect("a");
+    assert_eq!(order(&world), ["hello", "m000", "m001", "m002", "resync"]);
 }
