@@ -28,7 +28,8 @@ pub(crate) struct Live {
 impl Live {
     /// Takes the terminal over, and gives its events. A panic restores it before its message is printed.
     pub(crate) fn start() -> io::Result<(Self, mpsc::Receiver<Event>)> {
-        let terminal = ratatui::try_init()?;
+        // What fails half way may have left the terminal in another mode.
+        let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
         let mut live = Self { terminal, ended: Arc::default(), reader: None };
         let (send, events) = mpsc::channel(KEYS);
         let ended = Arc::clone(&live.ended);
