@@ -1,5 +1,6 @@
 //! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
 
+mod e2e;
 mod guards;
 mod kill9;
 mod licenses;
@@ -42,6 +43,15 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// BigFleet on a real Kubernetes, on loopback: builds etcd, kube-apiserver and the rest once (needs Go), starts them,
+    /// and takes our programs through a story with checks.
+    E2e(e2e::Options),
+    /// Plays a host of e2e; `fakecloud` runs it.
+    #[command(hide = true)]
+    E2eBoot {
+        /// The run's folder.
+        folder: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -51,6 +61,8 @@ fn main() -> ExitCode {
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
+        Command::E2e(options) => e2e::run(&options),
+        Command::E2eBoot { folder } => e2e::boot::run(&folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

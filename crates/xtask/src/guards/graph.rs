@@ -16,7 +16,7 @@ const LEVELS: &[&[&str]] = &[
     &["bigfleet-coordinator", "bigfleet-kubernetes"],
     &["bigfleet-conformance", "bigfleet-sim", "bigfleet-dashboard"],
     &["bigfleet"],
-    &["xtask"],
+    &["xtask", "bigfleet-scripted-shard"],
 ];
 
 /// Crates that decide without I/O.

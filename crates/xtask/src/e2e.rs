@@ -1,0 +1,220 @@
+//! `cargo xtask e2e`: BigFleet on a real Kubernetes, on loopback.
+//!
+//! Builds the Kubernetes programs once (`e2e/kubebox`), starts a control plane with fresh ports and certificates in a
+//! folder of its own, runs our programs beside it with exactly the rights that `deploy/rbac` gives, and takes them
+//! through [`suite`]. Every log stays in the folder; on failure their ends are printed.
+
+pub(crate) mod boot;
+mod certs;
+mod fleet;
+mod http;
+mod kubebox;
+mod kubectl;
+mod plane;
+mod process;
+mod suite;
+mod watch;
+mod world;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::workspace::{self, cargo};
+use kubebox::Kubebox;
+use plane::Plane;
+use process::{Reaper, tail};
+use suite::Step;
+use world::World;
+
+/// Lines of each log that are printed after a failure.
+const TAIL: usize = 30;
+
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Build the Kubernetes programs and ours, and stop there.
+    #[arg(long)]
+    build_only: bool,
+    /// Leave everything up at the end, and print how to look at it and how to stop it.
+    #[arg(long)]
+    keep: bool,
+    /// End after the first step whose name holds this text: with --keep, a cluster to play with.
+    #[arg(long, value_name = "TEXT")]
+    until: Option<String>,
+    /// For how many minutes all of BigFleet stays away in the step on static stability.
+    #[arg(long, default_value_t = 1)]
+    silent_minutes: u64,
+    /// Also the steps that take long: 25,000 CapacityRequests, measured.
+    #[arg(long)]
+    long: bool,
+    /// Use this `bigfleet` instead of building one.
+    #[arg(long, value_name = "PATH")]
+    bigfleet: Option<PathBuf>,
+    /// Use this `scripted-shard` instead of building one.
+    #[arg(long, value_name = "PATH")]
+    scripted_shard: Option<PathBuf>,
+    /// Print the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Builds, starts, runs the steps, stops.
+///
+/// # Errors
+/// A part cannot be built or started, or a step fails.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let steps: Vec<Step> = suite::steps().into_iter().filter(|step| options.long || !step.long).collect();
+    if options.list {
+        steps.iter().for_each(|step| println!("{}", step.name));
+        return Ok(());
+    }
+    let end = match &options.until {
+        Some(text) => {
+            1 + steps
+                .iter()
+                .position(|step| step.name.contains(text.as_str()))
+                .context("--until names no step; `cargo xtask e2e --list` prints them")?
+        }
+        None => steps.len(),
+    };
+    let kubebox = Kubebox::find_or_build()?;
+    let executable = executable(options)?;
+    let scripted_shard = scripted_shard(options)?;
+    if options.build_only {
+        return Ok(());
+    }
+    let folder = working_folder()?;
+    println!("e2e: everything of this run is in {}", folder.display());
+    // The host program outlives a rebuild of this one.
+    std::fs::copy(std::env::current_exe()?, folder.join("xtask"))?;
+    std::os::unix::fs::symlink(kubebox.program("kubectl"), folder.join("kubectl"))?;
+    let reaper = Reaper::start()?;
+    let start = Instant::now();
+    let plane = match Plane::start(&kubebox, &folder, &reaper) {
+        Ok(plane) => plane,
+        Err(error) => {
+            print_logs(&folder)?;
+            return Err(error.context("the control plane did not come up"));
+        }
+    };
+    println!("e2e: {:6.1} s  control plane", start.elapsed().as_secs_f64());
+    let mut world = World {
+        kubectl: plane.admin().clone(),
+        executable,
+        scripted_shard,
+        kubebox,
+        reaper: reaper.clone(),
+        plane,
+        fleet: None,
+        recorder: None,
+        silence: Duration::from_secs(60 * options.silent_minutes),
+        deadline: Instant::now(),
+        folder: folder.clone(),
+    };
+    let result = steps[..end].iter().try_for_each(|step| take(step, &mut world));
+    if result.is_err() {
+        print_logs(&folder)?;
+    }
+    if options.keep {
+        keep(world, &reaper)?;
+    } else {
+        let stopped = world.fleet.as_mut().map_or(Ok(()), fleet::Fleet::stop);
+        world.plane.stop()?;
+        if result.is_ok() {
+            stopped?;
+            std::fs::remove_dir_all(&folder)?;
+        }
+    }
+    result?;
+    println!("e2e: {:6.1} s  all {end} steps passed", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn take(step: &Step, world: &mut World) -> Result<()> {
+    let start = Instant::now();
+    world.deadline = start + step.within;
+    let result = (step.run)(world).and_then(|()| world.check());
+    let seconds = start.elapsed().as_secs_f64();
+    match result {
+        Ok(()) => println!("e2e: {seconds:6.1} s  {}", step.name),
+        Err(error) => {
+            println!("e2e: {seconds:6.1} s  FAILED {}", step.name);
+            return Err(error.context(format!("step `{}`", step.name)));
+        }
+    }
+    Ok(())
+}
+
+fn executable(options: &Options) -> Result<PathBuf> {
+    match &options.bigfleet {
+        Some(path) => std::path::absolute(path).context("--bigfleet"),
+        None => build("bigfleet"),
+    }
+}
+
+fn scripted_shard(options: &Options) -> Result<PathBuf> {
+    match &options.scripted_shard {
+        Some(path) => std::path::absolute(path).context("--scripted-shard"),
+        None => build("scripted-shard"),
+    }
+}
+
+/// Builds a program with the same features as the test command does, so that nothing is compiled twice.
+fn build(name: &str) -> Result<PathBuf> {
+    workspace::run(&mut cargo(["build", "--quiet", "--workspace", "--locked", "--bin", name]))?;
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .current_dir(workspace::root())
+        .other_options(["--locked".to_owned()])
+        .no_deps()
+        .exec()
+        .context("cargo metadata failed")?;
+    let program = metadata.target_directory.join("debug").join(name).into_std_path_buf();
+    if !program.is_file() {
+        bail!("cargo built no {}", program.display());
+    }
+    Ok(program)
+}
+
+/// A new folder that only we can read: it holds keys.
+fn working_folder() -> Result<PathBuf> {
+    let folder = tempfile::Builder::new().prefix("bigfleet-e2e-").tempdir()?.keep();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    Ok(folder)
+}
+
+/// The ends of all logs.
+fn print_logs(folder: &Path) -> Result<()> {
+    let mut logs: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()?;
+    // The API server's log of requests is long and told by the step that reads it.
+    logs.retain(|path| {
+        path.extension().is_some_and(|e| e == "log" || e == "jsonl") && !path.ends_with("api-audit.log")
+    });
+    logs.sort();
+    for log in logs {
+        let bytes = std::fs::read(&log)?;
+        println!("---- the end of {}", log.display());
+        println!("{}", tail(&String::from_utf8_lossy(&bytes), TAIL));
+    }
+    println!("---- all of it is in {}", folder.display());
+    Ok(())
+}
+
+fn keep(mut world: World, reaper: &Reaper) -> Result<()> {
+    let ours = world.fleet.as_mut().map(fleet::Fleet::let_go).unwrap_or_default();
+    let ids: Vec<String> = ours.into_iter().chain(world.plane.let_go()).map(|id| id.to_string()).collect();
+    reaper.let_go()?;
+    let folder = world.folder.display();
+    std::fs::write(world.folder.join("pids"), ids.join(" "))?;
+    println!("\nThe cluster stays up. Look at it with\n");
+    println!("  export KUBECONFIG={folder}/admin.kubeconfig");
+    println!("  {folder}/kubectl get nodes,pods,fleet -A\n");
+    println!("and when you have seen enough\n");
+    println!("  kill -9 $(cat {folder}/pids); rm -r {folder}");
+    Ok(())
+}

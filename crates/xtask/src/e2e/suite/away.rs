@@ -1,0 +1,109 @@
+//! BigFleet, or a part of it, is away. Nothing in the cluster may notice.
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::super::fleet::NAMESPACE;
+use super::super::world::{World, ensure, name};
+use super::pods::{self, COUNT};
+
+const LEASE: [&str; 4] = ["lease", "bigfleet-operator", "-n", NAMESPACE];
+
+fn holder(world: &World) -> Result<String> {
+    let lease = world.kubectl.get(&LEASE)?;
+    Ok(lease["spec"]["holderIdentity"].as_str().context("nobody holds the lease")?.to_owned())
+}
+
+pub(super) fn second_replica(world: &mut World) -> Result<()> {
+    let first = holder(world)?;
+    let mark = world.recorder()?.mark();
+    let shard = world.fleet()?.shard_addr();
+    world.fleet()?.start_operator(&shard, false)?;
+    // Long enough for an operator that does not wait its turn to take the session.
+    world.pass(std::time::Duration::from_secs(5))?;
+    ensure(holder(world)? == first, || "the second operator took the lease from a living one".to_owned())?;
+    let up = |world: &mut World, at: usize| {
+        world.fleet()?.operators[at].metric("bigfleet_operator_session_up", &[])
+    };
+    ensure(up(world, 0)? == 1.0 && up(world, 1)? == 0.0, || "not the first alone has a session".to_owned())?;
+    world.fleet()?.operators.remove(0).process.kill()?;
+    world.until("the second operator to hold the lease and a session", |world| {
+        let now = holder(world)?;
+        ensure(now != first, || format!("{now} still holds the lease"))?;
+        ensure(up(world, 0)? == 1.0, || "it has no session".to_owned())
+    })?;
+    // It serves: a new pod gets through.
+    let spec =
+        json!({"containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "7"}}}]});
+    pods::namespace(world, "second")?;
+    world.kubectl.apply(&pods::deployment("second", "big", 1, &spec).to_string())?;
+    world.until_running("second", 1)?;
+    undisturbed(world, mark)?;
+    world.kubectl.run(&["delete", "namespace", "second", "--wait=false"])?;
+    Ok(())
+}
+
+/// No pod of the fifty was deleted and no node cordoned since `mark`.
+pub(super) fn undisturbed(world: &World, mark: usize) -> Result<()> {
+    let recorder = world.recorder()?;
+    for change in recorder.since(mark, "pod") {
+        let ours = change.object["metadata"]["namespace"] == pods::NAMESPACE;
+        let goes = change.what == "DELETED" || !change.object["metadata"]["deletionTimestamp"].is_null();
+        ensure(!(ours && goes), || format!("pod {} was evicted or deleted", change.name()))?;
+    }
+    let used: Vec<String> = world
+        .pods(pods::NAMESPACE)?
+        .iter()
+        .filter_map(|pod| pod["spec"]["nodeName"].as_str().map(str::to_owned))
+        .collect();
+    for change in recorder.since(mark, "node") {
+        let hurt = change.what == "DELETED" || change.object["spec"]["unschedulable"] == true;
+        if hurt && used.iter().any(|node| node == change.name()) {
+            bail!("node {}, which is in use, was cordoned or deleted", change.name());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn silence(world: &mut World) -> Result<()> {
+    let load =
+        json!({"containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "3"}}}]});
+    pods::namespace(world, "load")?;
+    // Demand moves while nobody listens: some of it finds room, some waits.
+    let mark = world.recorder()?.mark();
+    world.kubectl.apply(&pods::deployment("load", "waiting", 2, &load).to_string())?;
+    let before = world.kubectl.list(&["nodes"])?.len();
+    world.fleet()?.kill()?;
+    world.kubectl.run(&["scale", "deployment/waiting", "-n", "load", "--replicas=4"])?;
+    let time = world.silence;
+    world.pass(time)?;
+    undisturbed(world, mark)?;
+    for change in world.recorder()?.since(mark, "node") {
+        let cordoned = change.object["spec"]["unschedulable"] == true;
+        ensure(!cordoned || change.what == "DELETED", || {
+            // A drain that was under way may have left its cordon; a new one nobody can make.
+            format!("{} is cordoned though nobody of BigFleet runs", change.name())
+        })?;
+    }
+    ensure(world.kubectl.list(&["nodes"])?.len() >= before, || {
+        "nodes went while BigFleet was away".to_owned()
+    })?;
+    ensure(world.pods(pods::NAMESPACE)?.len() == COUNT, || "pods went while BigFleet was away".to_owned())?;
+    world.fleet()?.start()?;
+    world.until_running("load", 4)?;
+    world.until("the operator's session", |world| {
+        let up = world.fleet()?.operators[0].metric("bigfleet_operator_session_up", &[])?;
+        ensure(up == 1.0, || "it is down".to_owned())
+    })?;
+    // Several roll-ups and cycles, more than it takes to call anything excess.
+    world.pass(std::time::Duration::from_secs(25))?;
+    undisturbed(world, mark)?;
+    let nodes = world.kubectl.list(&["nodes", "-l", "bigfleet.lucy.sh/machine-id"])?;
+    for pod in world.pods("load")?.iter().chain(&world.pods(pods::NAMESPACE)?) {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        let cordoned = nodes.iter().any(|n| name(n) == node && n["spec"]["unschedulable"] == true);
+        ensure(!cordoned, || format!("{node}, on which {} runs, is being reclaimed", name(pod)))?;
+    }
+    world.kubectl.run(&["delete", "namespace", "load", "--wait=false"])?;
+    Ok(())
+}
