@@ -3,10 +3,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bigfleet_net::clock::SystemClock;
+use bigfleet_operator::memory::{self, Deployment, MemoryCluster};
+use bigfleet_operator::service;
+use bigfleet_operator::template::Template;
+use bigfleet_operator::template::bootstrap::{Bootstrap, Statics};
 use bigfleet_proto::v1alpha1::NeedView;
 use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
+use bigfleet_types::ClusterId;
+use tokio_util::sync::CancellationToken;
 
 use crate::peers::{RawOperator, idle, need, needs, rollup, serve_fixed};
 use crate::process::{PATIENCE, Program, STOP_WITHIN, eventually, get, metric, run, stderr, stdout};
@@ -194,5 +202,43 @@ async fn a_machine_with_a_nan_price_is_refused_alone() {
         assert!(Instant::now() < deadline, "the good machine was not used: {views:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    stops_well(program);
+}
+
+/// An operator whose template asks for what no request has: the shard is told why, the machine stays free and the Need
+/// short; the operator and its session live on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_template_is_a_shortfall_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (provider, _served) = serve_fixed(vec![idle("m-0", "metal")]).await;
+    let mut program = shard(folder.path(), &provider.to_string());
+    let (shard, admin) = (program.ready("shard"), program.ready("shard-metrics"));
+
+    let (id, stop) = (ClusterId::parse("east").unwrap(), CancellationToken::new());
+    let clock = Arc::new(SystemClock::start());
+    let cluster = MemoryCluster::start(id.clone(), memory::Config::default(), clock.clone(), stop.clone());
+    let mut deployment = Deployment { name: "web".into(), replicas: 1, ..Deployment::default() };
+    deployment.pod.requests.insert("cpu".into(), "1".into());
+    cluster.apply_deployment(deployment).unwrap();
+    let template = Template::parse("token: {{ .Nope }}\n").unwrap();
+    let blobs = Bootstrap::new(id.clone(), Some(template), Statics::default(), Duration::from_secs(600));
+    let options = service::Options::new(id, shard.to_string());
+    let operator = service::start(options, Arc::new(blobs), Arc::new(cluster), clock, &stop).unwrap();
+
+    let refused = "bigfleet_shard_action_execute_outcomes_total{kind=\"Bootstrap\",outcome=\"blob_error\"}";
+    eventually("a refused blob", || metric(admin, refused).filter(|n| *n >= 1.0));
+    let log = program.logged();
+    let line = log.lines().find(|line| line.contains("the operator cannot bootstrap this profile")).unwrap();
+    assert!(line.contains("render: line 1, column ") && line.contains("Nope"), "{line}");
+    assert!(!log.contains("token:"), "the template's content is in the log:\n{log}");
+    eventually("a shortfall", || metric(admin, "bigfleet_shard_shortfalls").filter(|n| *n == 1.0));
+    eventually("an Idle machine, and no other", || {
+        let (_, page) = get(admin, "/metrics");
+        let machines = page.lines().filter(|line| line.starts_with("bigfleet_shard_inventory_machines{"));
+        let some: Vec<&str> = machines.filter(|line| !line.ends_with(" 0")).collect();
+        (some.len() == 1 && some[0].contains("\"Idle\"") && some[0].ends_with(" 1")).then_some(())
+    });
+    assert!(operator.session_stats().connected);
+    operator.stop().await;
     stops_well(program);
 }
