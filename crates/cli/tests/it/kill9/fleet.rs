@@ -91,18 +91,9 @@ impl Fleet {
         let world = World::start(folder.path(), ports.0, seed).await;
         let provider = start_provider(&folder, ports, &world);
         let shard = start_shard(&folder, ports);
-        let ledger = Ledger::start(local(ports.1));
-        Self {
-            folder,
-            seed,
-            ports,
-            shard,
-            provider,
-            provider_kills: 0,
-            world,
-            demand: Demand::default(),
-            ledger,
-        }
+        let demand = Demand::default();
+        let ledger = Ledger::start(local(ports.1), demand.clone());
+        Self { folder, seed, ports, shard, provider, provider_kills: 0, world, demand, ledger }
     }
 
     pub(super) fn move_demand(&self, seed: u64) -> Moving {
@@ -409,7 +400,7 @@ fn start_provider(folder: &TempDir, (_, port): (u16, u16), world: &World) -> Pro
         "--metrics-addr=0",
         &format!("--state={}", path("provider")),
         &format!("--archetypes={}", path("catalogue.yaml")),
-        "--create-latency=600ms",
+        "--create-latency=2s",
         "--boot-command",
         &world.boot_command,
     ];

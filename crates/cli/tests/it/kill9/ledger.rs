@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigfleet_proto::v1alpha1::{Machine, MachineState};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::demand::Workload;
+use super::demand::{Demand, Workload};
 use crate::peers::machines;
 
 /// How often the provider is looked at.
@@ -20,6 +20,8 @@ struct Book {
     bought: BTreeSet<String>,
     /// What must never happen to them, did.
     wrongs: BTreeSet<String>,
+    /// Whether there ever were more of them than pods.
+    beyond: bool,
     latest: BTreeMap<&'static str, usize>,
 }
 
@@ -30,13 +32,15 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn start(provider: SocketAddr) -> Self {
+    pub(super) fn start(provider: SocketAddr, demand: Demand) -> Self {
         let (book, stop) = (Arc::new(Mutex::new(Book::default())), CancellationToken::new());
         let writer = Arc::clone(&book);
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
             loop {
                 if let Some(machines) = machines(provider).await {
-                    writer.lock().unwrap().note(&machines);
+                    // Read after the List: this demand only grows, so that a purchase beyond it was one too many.
+                    let wanted = demand.total(Workload::Growing);
+                    writer.lock().unwrap().note(&machines, wanted);
                 }
                 tokio::time::sleep(LOOK).await;
             }
@@ -61,8 +65,9 @@ impl Ledger {
 }
 
 impl Book {
-    fn note(&mut self, machines: &[Machine]) {
+    fn note(&mut self, machines: &[Machine], wanted: u32) {
         self.latest.clear();
+        let mut useful = Vec::new();
         for machine in machines {
             let state = machine.state();
             *self.latest.entry(state.as_str_name().trim_start_matches("MACHINE_STATE_")).or_default() += 1;
@@ -72,9 +77,17 @@ impl Book {
                 continue;
             }
             self.bought.insert(machine.id.clone());
+            if state != MachineState::Failed {
+                useful.push(format!("{} {}", machine.id, state.as_str_name()));
+            }
             if matches!(state, MachineState::Draining | MachineState::Deleting) {
                 self.wrongs.insert(format!("{} was {}", machine.id, state.as_str_name()));
             }
+        }
+        if u32::try_from(useful.len()).unwrap() > wanted && !self.beyond {
+            // Once: the machine stays, and so would the complaint.
+            self.beyond = true;
+            self.wrongs.insert(format!("{} machines were there for {wanted} pods: {useful:?}", useful.len()));
         }
     }
 }

@@ -81,7 +81,7 @@ impl World {
             let mut options = service::Options::new(id, format!("127.0.0.1:{shard}"));
             options.core.rollup_interval = Duration::from_secs(1);
             options.session.initial_backoff = Duration::from_millis(100);
-            options.session.max_backoff = Duration::from_secs(1);
+            options.session.max_backoff = Duration::from_millis(400);
             let operator =
                 service::start(options, Arc::new(blobs), Arc::new(memory.clone()), clock.clone(), &stop);
             clusters.push(Cluster { memory, operator: operator.unwrap() });
