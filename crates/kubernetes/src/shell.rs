@@ -19,6 +19,7 @@ mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ struct Inner {
     /// No write begins after this.
     halt: CancellationToken,
     uids: Mutex<Uids>,
+    /// Counts the watches of pods.
+    watches: AtomicU64,
     /// UpcomingNodes as the cluster holds them, by name.
     upcoming: Mutex<HashMap<String, write::Stored>>,
     /// Cancelled when a watch's task has ended, which none should.
@@ -92,8 +95,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Uids {
     nodes: HashMap<String, String>,
-    /// Pods of draining nodes, `namespace/name`.
-    pods: HashMap<String, String>,
+    /// Pods of draining nodes, `namespace/name`, and the watch that saw them.
+    pods: HashMap<String, (String, u64)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -126,6 +129,7 @@ impl KubernetesShell {
             metrics,
             halt,
             uids: Mutex::default(),
+            watches: AtomicU64::new(0),
             upcoming: Mutex::default(),
             ended: CancellationToken::new(),
             sender: Mutex::default(),
@@ -251,7 +255,7 @@ impl ClusterShell for KubernetesShell {
         let (kind, name) = &note.about;
         let uid = match kind.as_str() {
             "Node" => uids.nodes.get(name).cloned(),
-            "Pod" => uids.pods.get(name).cloned(),
+            "Pod" => uids.pods.get(name).map(|(uid, _)| uid.clone()),
             _ => None,
         };
         drop(uids);

@@ -122,20 +122,20 @@ struct Out<'a>(DescriptorEncoder<'a>);
 impl Out<'_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let metric = ConstCounter::new(value);
-        let name = format!("bigfleet_operator_{name}");
-        metric.encode(self.0.encode_descriptor(&name, help, None, MetricType::Counter)?)
+        let (name, help) = full(name, help);
+        metric.encode(self.0.encode_descriptor(&name, &help, None, MetricType::Counter)?)
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-        let name = format!("bigfleet_operator_{name}");
-        metric.encode(self.0.encode_descriptor(&name, help, None, MetricType::Gauge)?)
+        let (name, help) = full(name, help);
+        metric.encode(self.0.encode_descriptor(&name, &help, None, MetricType::Gauge)?)
     }
 
     fn seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let metric = ConstGauge::new(value);
-        let name = format!("bigfleet_operator_{name}");
-        metric.encode(self.0.encode_descriptor(&name, help, None, MetricType::Gauge)?)
+        let (name, help) = full(name, help);
+        metric.encode(self.0.encode_descriptor(&name, &help, None, MetricType::Gauge)?)
     }
 
     fn family(
@@ -145,12 +145,17 @@ impl Out<'_> {
         label: &'static str,
         values: &BTreeMap<&'static str, u64>,
     ) -> fmt::Result {
-        let name = format!("bigfleet_operator_{name}");
-        let mut metric = self.0.encode_descriptor(&name, help, None, MetricType::Counter)?;
+        let (name, help) = full(name, help);
+        let mut metric = self.0.encode_descriptor(&name, &help, None, MetricType::Counter)?;
         for (value, count) in values {
             let labels = [(label, *value)];
             ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
     }
+}
+
+/// As the registry writes them.
+fn full(name: &str, help: &str) -> (String, String) {
+    (format!("bigfleet_operator_{name}"), format!("{help}."))
 }

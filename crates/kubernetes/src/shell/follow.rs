@@ -21,6 +21,10 @@ const HEALTHY: Duration = Duration::from_secs(120);
 const TELL: Duration = Duration::from_secs(30);
 
 /// What a watch has to say.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once; a box for every event would only cost"
+)]
 pub(super) enum Change<K> {
     /// As the watcher puts it.
     Event(watcher::Event<DeserializeGuard<K>>),

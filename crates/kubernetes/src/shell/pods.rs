@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bigfleet_operator::io::Input;
 use k8s_openapi::api::core::v1;
@@ -17,20 +18,30 @@ use super::{Inner, convert, lock};
 /// Names of pods by uid, whose uids are known to Events for as long as this lives.
 struct Known<'a> {
     inner: &'a Inner,
+    /// Tells this watch from one of the same node before it, which may end after this one has begun.
+    watch: u64,
     names: BTreeMap<String, String>,
 }
 
 impl Known<'_> {
     fn insert(&mut self, uid: &str, name: String) {
-        lock(&self.inner.uids).pods.insert(name.clone(), uid.to_owned());
+        lock(&self.inner.uids).pods.insert(name.clone(), (uid.to_owned(), self.watch));
         self.names.insert(uid.to_owned(), name);
+    }
+
+    /// Another pod, or another watch, may have taken the name over.
+    fn forget(&self, uid: &str, name: &str) {
+        let mut uids = lock(&self.inner.uids);
+        if uids.pods.get(name).is_some_and(|(known, watch)| known == uid && *watch == self.watch) {
+            uids.pods.remove(name);
+        }
     }
 
     fn remove(&mut self, uid: &str) -> bool {
         let Some(name) = self.names.remove(uid) else {
             return false;
         };
-        forget(self.inner, uid, &name);
+        self.forget(uid, &name);
         true
     }
 }
@@ -38,16 +49,8 @@ impl Known<'_> {
 impl Drop for Known<'_> {
     fn drop(&mut self) {
         for (uid, name) in &self.names {
-            forget(self.inner, uid, name);
+            self.forget(uid, name);
         }
-    }
-}
-
-/// Another pod may have taken the name over.
-fn forget(inner: &Inner, uid: &str, name: &str) {
-    let mut uids = lock(&inner.uids);
-    if uids.pods.get(name).is_some_and(|known| known == uid) {
-        uids.pods.remove(name);
     }
 }
 
@@ -56,7 +59,8 @@ pub(super) async fn follow(inner: Arc<Inner>, node: String, sender: mpsc::Sender
     let api: Api<DeserializeGuard<v1::Pod>> = Api::all_with(inner.client.clone(), &());
     let config = Config::default().fields(&format!("spec.nodeName={node}"));
     let mut follower = Follower::new("Pod", api, config);
-    let mut known = Known { inner: &inner, names: BTreeMap::new() };
+    let watch = inner.watches.fetch_add(1, Ordering::Relaxed);
+    let mut known = Known { inner: &inner, watch, names: BTreeMap::new() };
     let mut listing = Listing::default();
     loop {
         let mut inputs = Vec::new();

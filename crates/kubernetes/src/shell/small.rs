@@ -117,7 +117,7 @@ where
             Change::Denied => inner.synced.set(self.kind, false),
             Change::Event(Event::Init) => self.listing.begin(),
             Change::Event(Event::Apply(object) | Event::InitApply(object)) => {
-                inputs.extend(self.apply(inner, object));
+                inputs.extend(self.apply(inner, &object));
             }
             Change::Event(Event::Delete(object)) => {
                 inner.unreadable.forget(self.kind, object.meta());
@@ -138,26 +138,23 @@ where
         false
     }
 
-    fn apply(&mut self, inner: &Inner, object: DeserializeGuard<K>) -> Option<Input> {
+    fn apply(&mut self, inner: &Inner, object: &DeserializeGuard<K>) -> Option<Input> {
         let name = object.meta().name.clone().unwrap_or_default();
         self.listing.names(&name);
-        let read = object.0.map_err(|invalid| (invalid.metadata, invalid.error)).and_then(|object| {
-            (self.read)(inner, &object)
-                .map_err(|error| (object.meta().clone(), error))
-                .map(|both| (object, both))
-        });
-        match read {
-            Ok((object, (input, gone))) => {
-                inner.unreadable.forget(self.kind, object.meta());
-                self.known.insert(name, gone);
-                Some(input)
-            }
-            // What was known of it stays known.
-            Err((meta, error)) => {
-                inner.unreadable.report(self.kind, &meta, &error);
-                None
-            }
-        }
+        let error = match &object.0 {
+            Ok(readable) => match (self.read)(inner, readable) {
+                Ok((input, gone)) => {
+                    inner.unreadable.forget(self.kind, readable.meta());
+                    self.known.insert(name, gone);
+                    return Some(input);
+                }
+                Err(error) => error,
+            },
+            Err(invalid) => invalid.error.clone(),
+        };
+        // What was known of it stays known.
+        inner.unreadable.report(self.kind, object.meta(), &error);
+        None
     }
 
     fn gone(&mut self, inner: &Inner, name: &str) -> Option<Input> {
