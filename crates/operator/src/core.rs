@@ -30,6 +30,7 @@ use bigfleet_proto::v1alpha1::{Acknowledgement, ShardMessage};
 use bigfleet_types::chance::Seeded;
 use bigfleet_types::{ClusterId, MachineId, UnixNanos};
 
+pub use annotations::Order;
 pub use counters::Counters;
 use counters::bump;
 use demand::{Demand, Session};
@@ -62,6 +63,8 @@ pub struct Config {
     pub force_delete_at_deadline: bool,
     /// Whether the Node object of a machine that left is deleted.
     pub delete_node_on_release: bool,
+    /// How many bootstrap requests are answered.
+    pub bootstrap_limit: bootstrap::Limit,
     /// Seeds the jitter of retries.
     pub seed: u64,
 }
@@ -78,6 +81,7 @@ impl Config {
             ack_concurrency: 16,
             force_delete_at_deadline: false,
             delete_node_on_release: false,
+            bootstrap_limit: bootstrap::Limit::default(),
             seed: 0,
         }
     }
@@ -112,6 +116,7 @@ pub struct Core {
     drains: BTreeMap<String, Drain>,
     drain_writes: HashMap<WriteId, String>,
     pending_acks: Vec<PendingAck>,
+    turns: bootstrap::Turns,
     /// Nodes whose cordon has been taken back and that have not shown it yet.
     uncordoned: BTreeSet<String>,
     /// Machines whose drain is off and whose node may still show our cordon.
@@ -167,6 +172,7 @@ impl Core {
             drains: BTreeMap::new(),
             drain_writes: HashMap::new(),
             pending_acks: Vec::new(),
+            turns: bootstrap::Turns::default(),
             uncordoned: BTreeSet::new(),
             called_off: BTreeSet::new(),
             large_sweep: None,
@@ -234,6 +240,7 @@ impl Core {
             self.resolve_all(now);
         }
         self.poll_drains(now);
+        self.poll_bootstraps(now);
         if self.session.is_some() {
             if self.housekeeping <= now {
                 self.housekeeping = now.after(HOUSEKEEPING);
@@ -258,9 +265,10 @@ impl Core {
     /// when something is due.
     #[must_use]
     pub fn next_wake(&self, now: UnixNanos) -> Option<UnixNanos> {
-        let mut wakes = [None; 6];
+        let mut wakes = [None; 7];
         wakes[0] = self.next_drain_wake();
         wakes[1] = self.nodes_changed.then_some(now);
+        wakes[6] = self.turns.next_wake();
         if let Some(session) = &self.session {
             wakes[2] = self.demand.synced.then(|| session.cadence.next_wake());
             wakes[3] = self.writes.next_wake();
@@ -300,6 +308,7 @@ impl Core {
         }
         self.session = None;
         self.pending_acks.clear();
+        self.turns.disconnected();
         self.uncordoned.clear();
         self.writes.clear();
         self.demand.acks.disconnected();
@@ -312,7 +321,7 @@ impl Core {
         }
         match frame.payload {
             Some(Payload::Ack(ack)) => self.on_ack(now, &ack),
-            Some(Payload::BootstrapRequest(request)) => self.on_bootstrap_request(&request),
+            Some(Payload::BootstrapRequest(request)) => self.on_bootstrap_request(now, request),
             Some(Payload::ReclaimInstruction(instruction)) => self.on_reclaim(now, instruction),
             Some(Payload::NodeStateUpdate(update)) => self.on_node_state(now, update),
             Some(Payload::AvailableCapacity(update)) => self.on_hint(now, update),

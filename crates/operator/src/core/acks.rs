@@ -35,6 +35,8 @@ enum State {
     Writing,
     /// Written; the watch has not shown it yet.
     Written,
+    /// Written before the newest list of all requests began: that list shows whether it is still true.
+    Doubtful,
 }
 
 impl Acks {
@@ -56,12 +58,26 @@ impl Acks {
                 self.entries.insert(request.uid.clone(), entry);
                 self.waiting.insert(counted, request.uid.clone());
             }
+            // Written and taken back, as by a restored backup: the request waits like a new one.
+            Some(entry) if entry.state == State::Doubtful => {
+                entry.state = State::Waiting;
+                entry.counted = counted;
+                entry.attempts = 0;
+                self.waiting.insert(counted, request.uid.clone());
+            }
             Some(entry) if changed && entry.state == State::Waiting => {
                 self.waiting.remove(&entry.counted);
                 entry.counted = counted;
                 self.waiting.insert(counted, request.uid.clone());
             }
             Some(_) => {}
+        }
+    }
+
+    /// A list of all requests begins. What was written so far, it has to show.
+    pub(super) fn listing(&mut self) {
+        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Written) {
+            entry.state = State::Doubtful;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bigfleet_types::UnixNanos;
+use bigfleet_types::{MachineId, UnixNanos};
 
 use crate::io::Node;
 
@@ -13,6 +13,37 @@ pub(super) const DEADLINE: &str = "bigfleet.lucy.sh/drain-deadline";
 /// Who cordoned.
 pub(super) const CORDONED_BY: &str = "bigfleet.lucy.sh/cordoned-by";
 const US: &str = "bigfleet-operator";
+
+/// The instruction of a drain that none ordered begins so.
+const UNASKED: &str = "draining/";
+
+/// What stands for the instruction of a machine's drain that none ordered.
+pub(super) fn unasked(machine: &MachineId) -> String {
+    format!("{UNASKED}{machine}")
+}
+
+/// What a node's drain follows, by its annotations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// The node is not being drained.
+    None,
+    /// The shard showed its machine Draining and had sent no instruction.
+    Unasked,
+    /// This instruction.
+    Instruction(String),
+}
+
+impl Order {
+    /// The order that a node carries.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        match node.annotations.get(INSTRUCTION) {
+            None => Self::None,
+            Some(instruction) if instruction.starts_with(UNASKED) => Self::Unasked,
+            Some(instruction) => Self::Instruction(instruction.clone()),
+        }
+    }
+}
 
 /// All of ours.
 pub(super) fn keys() -> Vec<String> {

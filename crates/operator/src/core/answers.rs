@@ -4,6 +4,7 @@ use bigfleet_types::UnixNanos;
 
 use super::Core;
 use super::counters::bump;
+use super::drain::{Drain, Notice};
 use super::writes::Key;
 use crate::io::{Write, WriteError, WriteId};
 
@@ -28,6 +29,12 @@ impl Core {
         };
         if let Err(WriteError::Other(message)) = &answered.result {
             tracing::warn!(about = ?answered.key, message, "a write failed");
+        }
+        if let Key::Cordon(node) = &answered.key
+            && self.drains.get(node).is_some_and(Drain::is_active)
+        {
+            // It is to be cordoned again: what failed is not tried again.
+            self.writes.abandon(&answered.key);
         }
         let there = answered.result.is_ok();
         match (answered.key, answered.write) {
@@ -82,8 +89,8 @@ impl Core {
         match drain.answered(now, id, result, &mut self.chance) {
             Some(Some(label)) => bump(&mut self.counters.evictions, label),
             Some(None) if result.is_ok() => {
-                if let Some(notice) = drain.notice.take() {
-                    self.event(("Node", node), false, "BigFleetReclaim", notice);
+                if let Some(Notice { reason, message }) = drain.notice.take() {
+                    self.event(("Node", node), false, reason, message);
                 }
             }
             _ => {}

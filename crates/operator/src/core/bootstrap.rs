@@ -1,4 +1,10 @@
-//! Answers to bootstrap requests. The shard waits, so nothing here waits for anything.
+//! Answers to bootstrap requests. The shard waits, so nothing here waits for anything but its turn: a blob lets a machine
+//! into the cluster, and a shard that asks for very many must not get them all at once. Beyond the limit a request waits up
+//! to two seconds, then it is refused.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use bigfleet_proto::gate::session::MAX_BLOB_BYTES;
 use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
@@ -6,6 +12,8 @@ use bigfleet_proto::v1alpha1::operator_message::Payload;
 use bigfleet_proto::v1alpha1::{
     BootstrapBlobResponse, BootstrapRequest, NodeSelectorRequirement, OperatorMessage,
 };
+
+use bigfleet_types::UnixNanos;
 
 use super::Core;
 use super::counters::bump;
@@ -18,29 +26,116 @@ const COMMON_LIMIT: usize = 16 << 10;
 /// A kubelet may be this many minor versions behind its API server.
 const SKEW: u32 = 3;
 
+/// How long a request may wait for its turn: longer, and the shard should look elsewhere.
+const TURN_WITHIN: Duration = Duration::from_secs(2);
+
+/// How many bootstrap requests are answered with a blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// A second.
+    pub rate: NonZeroU32,
+    /// At once, after a quiet time.
+    pub burst: NonZeroU32,
+}
+
+impl Default for Limit {
+    /// 50 a second, 500 at once.
+    fn default() -> Self {
+        let number = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+        Self { rate: number(50), burst: number(500) }
+    }
+}
+
+/// Requests that wait for their turn.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// When as many as the burst could be answered at once.
+    full_at: UnixNanos,
+    /// In the order of their turns.
+    waiting: VecDeque<(UnixNanos, BootstrapRequest)>,
+}
+
+impl Turns {
+    /// When the next request has its turn; `None` when that is too late. Takes the turn.
+    fn take(&mut self, now: UnixNanos, limit: Limit) -> Option<UnixNanos> {
+        let interval = Duration::from_secs(1) / limit.rate.get();
+        let full_at = self.full_at.max(now);
+        // While the bucket is less than a burst away from full, there is something in it.
+        let rest = interval.saturating_mul(limit.burst.get() - 1);
+        let turn = now.after(full_at.since(now).saturating_sub(rest));
+        if turn.since(now) > TURN_WITHIN {
+            return None;
+        }
+        self.full_at = full_at.after(interval);
+        Some(turn)
+    }
+
+    /// The session is over: nobody waits any more. Its turns stay taken.
+    pub(super) fn disconnected(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// When a request has its turn next.
+    pub(super) fn next_wake(&self) -> Option<UnixNanos> {
+        self.waiting.front().map(|(turn, _)| *turn)
+    }
+}
+
 impl Core {
-    pub(super) fn on_bootstrap_request(&mut self, request: &BootstrapRequest) {
-        let mut response =
-            BootstrapBlobResponse { request_id: request.request_id.clone(), ..Default::default() };
+    pub(super) fn on_bootstrap_request(&mut self, now: UnixNanos, request: BootstrapRequest) {
+        let limit = self.config.bootstrap_limit;
+        match self.turns.take(now, limit) {
+            Some(turn) if turn <= now => self.answer_bootstrap(&request),
+            Some(turn) => self.turns.waiting.push_back((turn, request)),
+            None => {
+                let error = format!(
+                    "too many bootstrap requests: at most {} a second are answered, {} at once; ask again later",
+                    limit.rate, limit.burst
+                );
+                self.refuse_bootstrap(&request, "rate_limited", error);
+            }
+        }
+    }
+
+    /// Answers the requests that have their turn.
+    pub(super) fn poll_bootstraps(&mut self, now: UnixNanos) {
+        while self.turns.next_wake().is_some_and(|turn| turn <= now) {
+            if let Some((_, request)) = self.turns.waiting.pop_front() {
+                self.answer_bootstrap(&request);
+            }
+        }
+    }
+
+    fn refuse_bootstrap(&mut self, request: &BootstrapRequest, label: &'static str, error: String) {
+        bump(&mut self.counters.bootstrap, label);
+        tracing::warn!(
+            request = request.request_id,
+            machine = request.machine_id,
+            error,
+            "no bootstrap data"
+        );
+        let request_id = request.request_id.clone();
+        self.send_bootstrap(BootstrapBlobResponse { request_id, error, ..Default::default() });
+    }
+
+    fn send_bootstrap(&mut self, response: BootstrapBlobResponse) {
+        let payload = Some(Payload::BootstrapResponse(response));
+        self.outputs.push(Output::Send(Box::new(OperatorMessage { payload })));
+    }
+
+    fn answer_bootstrap(&mut self, request: &BootstrapRequest) {
         match self.render_checked(request) {
             Ok(Rendered { user_data, ttl }) => {
                 bump(&mut self.counters.bootstrap, "rendered");
-                response.user_data = user_data;
-                response.ttl_seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+                self.send_bootstrap(BootstrapBlobResponse {
+                    request_id: request.request_id.clone(),
+                    user_data,
+                    ttl_seconds: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1),
+                    error: String::new(),
+                });
             }
-            Err((label, error)) => {
-                bump(&mut self.counters.bootstrap, label);
-                tracing::warn!(
-                    request = request.request_id,
-                    machine = request.machine_id,
-                    error,
-                    "no bootstrap data"
-                );
-                response.error = error;
-            }
+            Err((label, error)) => self.refuse_bootstrap(request, label, error),
         }
-        let payload = Some(Payload::BootstrapResponse(response));
-        self.outputs.push(Output::Send(Box::new(OperatorMessage { payload })));
     }
 
     fn render_checked(&self, request: &BootstrapRequest) -> Result<Rendered, (&'static str, String)> {

@@ -160,6 +160,7 @@ impl Core {
 
     pub(super) fn on_listing(&mut self) {
         self.demand.listing = Some(Listing::default());
+        self.demand.acks.listing();
     }
 
     pub(super) fn on_synced(&mut self, now: UnixNanos) {

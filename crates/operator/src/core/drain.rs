@@ -62,6 +62,13 @@ pub(super) enum Step {
     Ended,
 }
 
+/// An Event about a drain's node.
+#[derive(Debug)]
+pub(super) struct Notice {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
 #[derive(Debug)]
 pub(super) struct Drain {
     pub(super) node: String,
@@ -72,10 +79,12 @@ pub(super) struct Drain {
     pub(super) grace: Duration,
     /// The epoch of the shard's process that ordered it last; 0 when it is not known.
     pub(super) epoch: i64,
+    /// The session in which an instruction for it came last; `None` for a drain that nobody ordered.
+    pub(super) ordered_in: Option<u64>,
     pub(super) cordon: Cordon,
     pub(super) outcome: Option<Outcome>,
     /// What to tell people once the cordon is there.
-    pub(super) notice: Option<String>,
+    pub(super) notice: Option<Notice>,
     /// Whether the list has been asked for that [`Drain::listed`] is about.
     watched: bool,
     /// Whether [`Drain::pods`] are all there are.
@@ -120,6 +129,7 @@ impl Drain {
             deadline,
             grace,
             epoch: 0,
+            ordered_in: None,
             cordon,
             outcome: None,
             notice: None,

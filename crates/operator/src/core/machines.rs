@@ -94,6 +94,13 @@ impl Core {
             (MachineState::Draining, _) => self.drain_unasked(now, &id),
             // The provider refused.
             (MachineState::Configured, _) if before == Some(MachineState::Draining) => self.call_off(&id),
+            // The shard took its instruction back. A first Configured of the session says what was so before it.
+            (MachineState::Configured, _)
+                if before == Some(MachineState::Configured) && self.is_ordered_now(&id) =>
+            {
+                tracing::info!(machine = %id, "the shard calls the drain off");
+                self.call_off(&id);
+            }
             _ => {}
         }
         if !self.settle(now, &id) && matches!(verdict, Verdict::Put(_)) {

@@ -10,8 +10,9 @@ use bigfleet_types::{MachineId, UnixNanos};
 use super::Core;
 use super::annotations;
 use super::counters::bump;
-use super::drain::{Cordon, Drain, Outcome, Step};
+use super::drain::{Cordon, Drain, Notice, Outcome, Step};
 use super::nodes::{self, Resolution};
+use super::writes::Key;
 use crate::io::{Output, Write};
 
 /// The grace of an instruction that gives none, and of a drain without an instruction.
@@ -19,8 +20,21 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 const MAX_GRACE: Duration = Duration::from_secs(24 * 3600);
 /// An instruction is acknowledged at the latest after this.
 const ACK_WITHIN: Duration = Duration::from_secs(5);
+/// A cordon waits this long for an uncordon of the same node that is under way.
+const UNCORDON_WAIT: Duration = Duration::from_millis(100);
 /// Drains that evict at the same time.
 const PARALLEL: usize = 64;
+
+/// What a drain is begun with.
+#[derive(Debug)]
+struct Begin {
+    /// The instruction, or what stands for it.
+    order: String,
+    /// Whether an instruction of this session asks for it.
+    ordered: bool,
+    deadline: UnixNanos,
+    notice: Notice,
+}
 
 /// An instruction that is not acknowledged yet.
 #[derive(Debug)]
@@ -44,11 +58,14 @@ impl Core {
             match self.target(entry) {
                 Ok((node, machine)) => {
                     let priority = instruction.preemptor_priority;
-                    let notice = format!(
+                    let message = format!(
                         "instruction {id}: the node is emptied within {}s (preemptor priority {priority})",
                         grace.as_secs()
                     );
-                    self.begin_drain(now, &node, &machine, &id, now.after(grace), notice);
+                    let notice = Notice { reason: "BigFleetReclaim", message };
+                    let (order, deadline) = (id.clone(), now.after(grace));
+                    let begin = Begin { order, ordered: true, deadline, notice };
+                    self.begin_drain(now, &node, &machine, begin);
                     if !nodes.contains(&node) {
                         nodes.push(node);
                     }
@@ -96,39 +113,28 @@ impl Core {
     }
 
     /// Starts a drain, or tightens one that is under way: the earlier deadline stays.
-    fn begin_drain(
-        &mut self,
-        now: UnixNanos,
-        node: &str,
-        machine: &MachineId,
-        instruction: &str,
-        deadline: UnixNanos,
-        notice: String,
-    ) {
+    fn begin_drain(&mut self, now: UnixNanos, node: &str, machine: &MachineId, begin: Begin) {
+        let Begin { order, ordered, deadline, notice } = begin;
         self.called_off.remove(machine);
         let epoch = self.shard_epoch();
+        let ordered_in = ordered.then_some(self.sessions);
         if let Some(drain) = self.drains.get_mut(node) {
             drain.epoch = epoch;
+            drain.ordered_in = ordered_in.or(drain.ordered_in);
         }
         match self.drains.get_mut(node).filter(|drain| drain.is_active()) {
             Some(drain) if drain.deadline <= deadline => return,
             Some(drain) => {
                 drain.deadline = deadline;
                 drain.grace = deadline.since(now);
-                instruction.clone_into(&mut drain.instruction);
+                drain.instruction = order;
                 drain.cordon = Cordon::Due { at: now, tries: 0 };
             }
             None => {
-                let mut drain = Drain::new(
-                    now,
-                    node.to_owned(),
-                    machine.clone(),
-                    instruction.to_owned(),
-                    deadline,
-                    false,
-                );
+                let mut drain = Drain::new(now, node.to_owned(), machine.clone(), order, deadline, false);
                 drain.notice = Some(notice);
                 drain.epoch = epoch;
+                drain.ordered_in = ordered_in;
                 self.drains.insert(drain.node.clone(), drain);
             }
         }
@@ -165,12 +171,14 @@ impl Core {
                 self.drains.insert(drain.node.clone(), drain);
             }
             None => {
-                let instruction = format!("draining/{id}");
-                let notice = format!(
+                let message = format!(
                     "the machine is being drained without an instruction: the node is emptied within {}s",
                     DEFAULT_GRACE.as_secs()
                 );
-                self.begin_drain(now, &node.name, id, &instruction, now.after(DEFAULT_GRACE), notice);
+                let notice = Notice { reason: "BigFleetDrainUnasked", message };
+                let (order, deadline) = (annotations::unasked(id), now.after(DEFAULT_GRACE));
+                let begin = Begin { order, ordered: false, deadline, notice };
+                self.begin_drain(now, &node.name, id, begin);
             }
         }
     }
@@ -221,9 +229,17 @@ impl Core {
     fn drain_step(&mut self, now: UnixNanos, node: &str, step: Step) {
         match step {
             Step::Cordon => {
-                let Some(drain) = self.drains.get(node) else {
+                let Some(drain) = self.drains.get_mut(node) else {
                     return;
                 };
+                if self.writes.abandon(&Key::Cordon(node.to_owned())) {
+                    // The end of an earlier drain is being written: were it to arrive last, the node would take pods.
+                    if let Cordon::Due { tries, .. } = drain.cordon {
+                        drain.cordon = Cordon::Due { at: now.after(UNCORDON_WAIT), tries };
+                    }
+                    return;
+                }
+                let drain = &*drain;
                 let known = self.nodes.get(node);
                 let cordons = known.is_none_or(|node| !node.unschedulable || annotations::ours(node));
                 let annotations = annotations::of_drain(&drain.instruction, drain.deadline, cordons);

@@ -3,6 +3,8 @@
 //!
 //! A drain is off when the shard shows its machine Configured
 //! * after it had shown it Draining: the provider refused;
+//! * after its instruction, in the same session and not for the first time in it: the order is taken back. A shard that
+//!   does not mark the end of its replay may repeat a state for no reason, so from it this means nothing;
 //! * in the replay of a later process than the one that ordered the drain: the order died with that process, whose calls
 //!   are fenced from now on, and a shard that still wants the machine orders anew;
 //! * long after the drain's deadline, whoever ordered it.
@@ -42,6 +44,15 @@ impl Core {
             tracing::info!(machine = %id, "the shard that ordered this drain is gone, and the machine is in use");
             self.call_off(&id);
         }
+    }
+
+    /// Whether a machine's drain was ordered in this session, by a shard that repeats no state without a reason.
+    pub(super) fn is_ordered_now(&self, id: &MachineId) -> bool {
+        self.session.as_ref().is_some_and(|session| session.resynced)
+            && self
+                .drains
+                .values()
+                .any(|drain| drain.machine == *id && drain.ordered_in == Some(self.sessions))
     }
 
     fn is_configured(&self, id: &MachineId) -> bool {

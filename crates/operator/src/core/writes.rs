@@ -77,6 +77,22 @@ impl Writes {
         });
     }
 
+    /// Drops what waits for `key`; gives whether a write of it is under way.
+    pub(super) fn abandon(&mut self, key: &Key) -> bool {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return false;
+        };
+        slot.wanted = None;
+        if let Some(at) = slot.queued.take() {
+            self.queue.remove(&at);
+        }
+        if slot.writing.is_none() {
+            self.slots.remove(key);
+            return false;
+        }
+        true
+    }
+
     /// The newest write of `key` that has not come back, waiting or under way.
     pub(super) fn latest(&self, key: &Key) -> Option<&Write> {
         let slot = self.slots.get(key)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bigfleet_types::UnixNanos;
 
+use crate::core::Order;
 use crate::io::{CoLocation, Uid};
 
 /// How slow and how rude the cluster is.
@@ -139,6 +140,8 @@ pub struct Disruption {
     pub node: String,
     /// Why.
     pub reason: DisruptionReason,
+    /// What the node's drain followed at that moment.
+    pub order: Order,
 }
 
 /// How many bound pods ended, by reason, and how often a budget said no.

@@ -10,6 +10,7 @@ use super::object::{
     Budget, Config, Deployment, Disruption, DisruptionReason, Disruptions, EventNote, PodSpec,
 };
 use super::watch::{Key, Watch};
+use crate::core::Order;
 use crate::io::{AvailableCapacity, CapacityRequest, Input, Node, Pod, Uid, UpcomingNode};
 
 /// How many events and disruptions are remembered.
@@ -355,12 +356,15 @@ impl Store {
             DisruptionReason::NodeLost => self.counts.node_lost += 1,
             DisruptionReason::ScaledDown => self.counts.scaled_down += 1,
         }
+        let node = record.node.as_ref().and_then(|name| self.nodes.get(name));
+        let order = node.map_or(Order::None, |node| Order::of(&node.node));
         let disruption = Disruption {
             at: now,
             pod: uid.clone(),
             name: format!("{}/{}", record.namespace, record.name),
             node: record.node.clone().unwrap_or_default(),
             reason,
+            order,
         };
         remember(&mut self.disruptions, disruption);
     }

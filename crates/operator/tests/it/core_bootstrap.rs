@@ -6,7 +6,7 @@ use bigfleet_proto::v1alpha1::operator_message::Payload as Up;
 use bigfleet_proto::v1alpha1::shard_message::Payload as Down;
 use bigfleet_proto::v1alpha1::{BootstrapBlobResponse, BootstrapRequest, NodeSelectorRequirement};
 
-use crate::core_kit::{CLUSTER, Rig};
+use crate::core_kit::{CLUSTER, Rig, frame};
 
 fn ask(rig: &mut Rig, machine: &str, cluster: &str, versions: &[&str]) -> BootstrapBlobResponse {
     let before = rig.sent.len();
@@ -84,4 +84,63 @@ fn kubelets_stay_within_the_skew() {
     };
     assert_eq!(kubelet_version(&[requirement], Some("v1.33.1-gke.3")), Ok(Some("v1.31.10".to_owned())));
     assert_eq!(kubelet_version(&[], None), Ok(None));
+}
+
+/// Security row 22: a shard that asks for very many does not get them all at once.
+#[test]
+fn bootstrap_requests_beyond_the_limit_wait_two_seconds_and_are_refused_then() {
+    let mut rig = Rig::running();
+    let burst = |rig: &mut Rig, from: usize, count: usize| {
+        let request = |n| {
+            frame(Down::BootstrapRequest(BootstrapRequest {
+                request_id: format!("r-{n}"),
+                machine_id: "m".to_owned(),
+                ..Default::default()
+            }))
+        };
+        rig.burst((from..from + count).map(request));
+    };
+    let answers = |rig: &mut Rig| -> Vec<(String, String)> {
+        let of = |(_, up)| match up {
+            Up::BootstrapResponse(response) => (response.request_id, response.error),
+            other => panic!("{other:?}"),
+        };
+        rig.sent.drain(..).map(of).collect()
+    };
+    burst(&mut rig, 0, 700);
+    let at_once = answers(&mut rig);
+    let good: Vec<_> =
+        at_once.iter().filter(|(_, error)| error.is_empty()).map(|(id, _)| id.as_str()).collect();
+    assert_eq!((good.len(), good[499]), (500, "r-499"));
+    let refused: Vec<_> = at_once.iter().filter(|(_, error)| !error.is_empty()).collect();
+    assert_eq!(
+        (refused.len(), refused[0].0.as_str()),
+        (100, "r-600"),
+        "those that could not be answered in time"
+    );
+    assert_eq!(
+        refused[0].1,
+        "too many bootstrap requests: at most 50 a second are answered, 500 at once; ask again later"
+    );
+    rig.seconds(1);
+    assert_eq!(answers(&mut rig).len(), 50);
+    rig.seconds(1);
+    let late = answers(&mut rig);
+    assert_eq!((late.len(), late[49].0.as_str(), late[49].1.as_str()), (50, "r-599", ""));
+    assert_eq!(rig.core.counters().bootstrap, [("rendered", 600), ("rate_limited", 100)].into());
+
+    // Nobody waits beyond a session, and a new session is no new burst.
+    burst(&mut rig, 700, 50);
+    rig.input(Input::Disconnected);
+    rig.connect();
+    rig.seconds(1);
+    burst(&mut rig, 750, 1);
+    rig.seconds(1);
+    assert_eq!(answers(&mut rig), [("r-750".to_owned(), String::new())]);
+    burst(&mut rig, 751, 60);
+    assert_eq!(answers(&mut rig).len(), 49, "what came back since, of the burst of before");
+    rig.seconds(60);
+    answers(&mut rig);
+    burst(&mut rig, 1000, 500);
+    assert_eq!(answers(&mut rig).len(), 500);
 }

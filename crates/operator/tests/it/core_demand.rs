@@ -361,6 +361,72 @@ fn drill18_a_second_list_makes_no_dip() {
 }
 
 #[test]
+fn drill15_a_request_that_becomes_unreadable_keeps_its_demand_until_it_is_deleted() {
+    let mut rig = Rig::running();
+    rig.input(cpu("a", "1"));
+    rig.input(cpu("b", "2"));
+    rig.seconds(10);
+    rig.input(Input::RequestUnreadable("a".into()));
+    rig.seconds(10);
+    assert_eq!(total_cpu(&rig), Some("3"));
+    // Nor does a list withdraw it, nor does one invent what was never read.
+    for _ in 0..2 {
+        rig.input(Input::Listing);
+        rig.input(Input::RequestUnreadable("a".into()));
+        rig.input(Input::RequestUnreadable("never".into()));
+        rig.input(cpu("b", "2"));
+        rig.input(Input::Synced);
+        rig.seconds(10);
+        assert_eq!(total_cpu(&rig), Some("3"));
+    }
+    rig.input(gone("a"));
+    rig.seconds(10);
+    assert_eq!(total_cpu(&rig), Some("2"));
+}
+
+/// Such as a restored backup of the cluster.
+#[test]
+fn a_list_that_shows_a_written_acknowledgement_lost_has_it_written_again() {
+    let mut rig = Rig::running();
+    rig.input(cpu("a", "1"));
+    rig.input(cpu("b", "1"));
+    rig.seconds(1);
+    rig.confirm();
+    assert_eq!(acknowledged(&mut rig), ["a", "b"]);
+    let relist = |rig: &mut Rig| {
+        rig.input(Input::Listing);
+        rig.input(cpu("a", "1"));
+        let there = CapacityRequest { acknowledged: true, ..request("b", &[("cpu", "1")]) };
+        rig.input(Input::Request(Arc::new(there)));
+        rig.input(Input::Synced);
+    };
+    relist(&mut rig);
+    assert_eq!(acknowledged(&mut rig), Vec::<String>::new(), "the shard has not confirmed it anew");
+    rig.seconds(10);
+    rig.confirm();
+    assert_eq!(acknowledged(&mut rig), ["a"]);
+    // A watch that is behind shows what was before the write, and a list that began before it may do so too.
+    rig.input(cpu("a", "1"));
+    rig.seconds(10);
+    rig.confirm();
+    assert_eq!(acknowledged(&mut rig), Vec::<String>::new());
+    rig.input(Input::Listing);
+    rig.answer = Box::new(|_| None);
+    rig.input(cpu("c", "1"));
+    rig.input(Input::Synced);
+    rig.seconds(10);
+    rig.confirm();
+    let (_, id, _) = rig.writes.pop().expect("c");
+    rig.input(Input::Listing);
+    rig.done(id, Ok(()));
+    rig.input(cpu("c", "1"));
+    rig.input(Input::Synced);
+    rig.seconds(10);
+    rig.confirm();
+    assert_eq!(acknowledged(&mut rig), Vec::<String>::new(), "once in its life");
+}
+
+#[test]
 fn drill19_timestamps_increase_when_the_clock_goes_back() {
     let mut rig = Rig::running();
     let start = rig.now;

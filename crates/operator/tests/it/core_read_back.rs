@@ -457,3 +457,21 @@ fn object_names() {
     let key = "available:p=1000000|ipb=16|rpb=19|reqs=node.kubernetes.io/instance-type:1:a3-highgpu-8g;|spr=";
     assert_eq!(names::available_capacity(key), "ac-068bacd71e6b6f5f65ee7a599f28550e");
 }
+
+/// Section 6.5 and row 7 of section 16: what is shown again every five minutes is there to stay.
+#[test]
+fn a_hint_that_is_sent_again_every_five_minutes_outlives_twenty() {
+    for (refreshes, expected) in [(true, vec![]), (false, vec![Err("a".to_owned())])] {
+        let mut rig = Rig::running();
+        rig.ack("resync");
+        rig.frame(Down::AvailableCapacity(hint("a")));
+        assert_eq!(hints(&mut rig).len(), 1);
+        for _ in 0..4 {
+            rig.seconds(5 * 60);
+            if refreshes {
+                rig.frame(Down::AvailableCapacity(hint("a")));
+            }
+        }
+        assert_eq!(hints(&mut rig), expected, "refreshed: {refreshes}");
+    }
+}

@@ -294,6 +294,7 @@ fn a_drain_without_an_instruction_gets_thirty_seconds() {
         }
         let writes = rig.take_writes();
         assert_eq!((cordons(&writes).len(), evictions(&writes)), (1, vec![("a", 30)]), "{node_first}");
+        assert_eq!(rig.events[0].reason, "BigFleetDrainUnasked", "not to be taken for a Reclaim");
         rig.state("m-1", MachineState::Draining);
         rig.seconds(29);
         assert_eq!(rig.take_writes(), []);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bigfleet_operator::core::Order;
 use bigfleet_operator::io::{Input, UpcomingNode, Write, WriteError};
 use bigfleet_operator::memory::{
     ApplyError, Budget, Config, Deployment, DisruptionReason, PodPhase, PodSpec, Store,
@@ -131,6 +132,28 @@ fn requirements_priority_and_cordons_are_kept() {
     store.write(T0, &Write::Uncordon { node: "node-c".to_owned(), annotations: Vec::new() }).unwrap();
     settle(&mut store, T0);
     assert_eq!(on(&store, T0, "node-c"), 1);
+}
+
+#[test]
+fn ended_pods_name_what_the_drain_of_their_node_followed() {
+    const INSTRUCTION: &str = "bigfleet.lucy.sh/drain-instruction";
+    for (annotation, expected) in [
+        (None, Order::None),
+        (Some("draining/a"), Order::Unasked),
+        (Some("i-7"), Order::Instruction("i-7".to_owned())),
+    ] {
+        let mut store = Store::new(quick());
+        join(&mut store, T0, "a", "8");
+        store.apply_deployment(deployment("web", 1, "1")).unwrap();
+        settle(&mut store, T0);
+        let pod = store.view(T0).pods[0].clone();
+        let annotations = annotation.map(|text| (INSTRUCTION.to_owned(), text.to_owned()));
+        let annotations = annotations.into_iter().collect();
+        store.write(T0, &Write::Cordon { node: "node-a".to_owned(), annotations }).unwrap();
+        let evict = Write::Evict { pod: pod.uid, namespace: pod.namespace, name: pod.name, grace: SECOND };
+        store.write(T0, &evict).unwrap();
+        assert_eq!(store.evictions()[0].order, expected);
+    }
 }
 
 #[test]
