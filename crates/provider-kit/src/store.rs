@@ -78,6 +78,11 @@ pub trait Store: Send + 'static {
     /// When they do not; the caller acts as if they had never been asked for.
     fn append(&mut self, changes: &[Change]) -> Result<(), Error>;
 
+    /// Why no change will ever be taken again; `None` while the next may be.
+    fn broken(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether the store would gain from being rewritten.
     fn wants_compaction(&self) -> bool {
         false

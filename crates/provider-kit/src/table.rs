@@ -94,6 +94,7 @@ impl Table {
             if let Some(old) = self.records.remove(removed.as_str()) {
                 self.revisions.remove(&old.revision);
             }
+            self.marks.orphan(&removed);
             self.bury(removed, revision);
         }
         if let Some((id, record)) = record {

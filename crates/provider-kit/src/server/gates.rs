@@ -28,6 +28,12 @@ impl Gates {
         Gate { gates: Arc::clone(self), id: id.clone(), held: Some(gate.lock_owned().await) }
     }
 
+    /// Lets nobody come to a gate, or leave one for good, while it lives.
+    #[cfg(test)]
+    pub(super) fn pause(&self) -> impl Drop + '_ {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()

@@ -110,6 +110,7 @@ impl Provider {
 
         let readiness = Readiness::settable("starting");
         readiness.set_ready();
+        provider.unready_when_broken(&readiness);
         let pages = Pages { registry: Arc::new(registry), readiness: readiness.clone(), build };
         let admin_stop = CancellationToken::new();
         let admin = match metrics_addr {
@@ -118,6 +119,23 @@ impl Provider {
         };
         tracing::info!(%local, machines = provider.machines().len(), "provider ready");
         Ok(Handle { local, dial, provider, readiness, pages, stop, serving, admin, admin_stop })
+    }
+
+    /// A provider whose store takes nothing any more answers reads only.
+    fn unready_when_broken(&self, readiness: &Readiness) {
+        let (stop, mut broken) = (self.shared.stop.clone(), self.shared.journal.broken());
+        let readiness = readiness.clone();
+        self.shared.tasks.spawn(async move {
+            let reason = tokio::select! {
+                () = stop.cancelled() => return,
+                reason = broken.wait_for(Option::is_some) => reason.ok().and_then(|reason| reason.clone()),
+            };
+            if let Some(reason) = reason {
+                readiness.set_unready(format!(
+                    "the store takes no change any more ({reason}); restart the provider once the cause is removed"
+                ));
+            }
+        });
     }
 
     fn look_now_and_then(&self) {

@@ -5,14 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::store::{Error, Store};
 use crate::table::{Change, Table};
 
 /// Changes in one append at most.
 const BATCH: usize = 4096;
+
+/// How often a store that fails is talked about.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a change was not made. The text is the store's.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -36,6 +40,7 @@ pub(super) struct Journal {
     table: Arc<Mutex<Table>>,
     sender: Mutex<Option<Sender<Entry>>>,
     waiting: Arc<AtomicUsize>,
+    broken: watch::Receiver<Option<Arc<str>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -65,9 +70,18 @@ impl Journal {
         let table = Arc::new(Mutex::new(table));
         let waiting = Arc::new(AtomicUsize::new(0));
         let (sender, entries) = channel();
-        let writer = Writer { table: Arc::clone(&table), store, entries, waiting: Arc::clone(&waiting) };
+        let (breaks, broken) = watch::channel(None);
+        let writer = Writer {
+            table: Arc::clone(&table),
+            store,
+            entries,
+            waiting: Arc::clone(&waiting),
+            breaks,
+            said: Seldom::default(),
+        };
         let thread = std::thread::Builder::new().name("provider-store".into()).spawn(move || writer.run())?;
-        Ok(Self { table, sender: Mutex::new(Some(sender)), waiting, thread: Mutex::new(Some(thread)) })
+        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        Ok(Self { table, sender, waiting, broken, thread })
     }
 
     /// Plans one change and queues it. The caller holds the gate of the machine that it concerns until the change
@@ -102,6 +116,11 @@ impl Journal {
         self.waiting.load(Ordering::SeqCst)
     }
 
+    /// Becomes why, once the store will never take a change again.
+    pub(super) fn broken(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.broken.clone()
+    }
+
     /// Takes no more changes, writes those that wait, and closes the store.
     pub(super) async fn close(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -121,6 +140,8 @@ struct Writer {
     store: Box<dyn Store>,
     entries: Receiver<Entry>,
     waiting: Arc<AtomicUsize>,
+    breaks: watch::Sender<Option<Arc<str>>>,
+    said: Seldom,
 }
 
 impl Writer {
@@ -140,9 +161,12 @@ impl Writer {
         let (changes, planners): (Vec<Change>, Vec<_>) =
             batch.into_iter().map(|e| (e.change, e.done)).unzip();
         let stored = self.store.append(&changes).map_err(|error: Error| {
-            tracing::error!(%error, changes = count, "changes could not be stored and are refused");
+            if let Some(unsaid) = self.said.pass(Instant::now()) {
+                tracing::error!(%error, changes = count, unsaid, "changes could not be stored and are refused");
+            }
             NotStored::new(error)
         });
+        self.look_for_breaks();
         let results: Vec<Result<(), NotStored>> = match stored {
             Err(error) => changes.iter().map(|_| Err(error.clone())).collect(),
             Ok(()) => {
@@ -158,11 +182,63 @@ impl Writer {
     }
 
     fn compact(&mut self) {
-        // Everything applied is durable and everything durable is applied: this thread does both.
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut snapshot = table.snapshot();
-        if let Err(error) = self.store.compact(&mut snapshot) {
+        // Everything applied is durable and everything durable is applied: this thread does both. Taken whole, so that
+        // nobody who reads the table waits for the disk.
+        let snapshot: Vec<Change> = {
+            let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.snapshot().collect()
+        };
+        if let Err(error) = self.store.compact(&mut snapshot.into_iter()) {
             tracing::error!(%error, "the store could not be rewritten");
         }
+        self.look_for_breaks();
+    }
+
+    fn look_for_breaks(&self) {
+        if let Some(reason) = self.store.broken() {
+            self.breaks.send_if_modified(|known| {
+                let new = known.is_none();
+                if new {
+                    tracing::error!(
+                        reason,
+                        "the store takes no change any more; restart the provider once the cause is removed"
+                    );
+                    *known = Some(reason.into());
+                }
+                new
+            });
+        }
+    }
+}
+
+/// Lets one line a minute through.
+#[derive(Debug, Default)]
+struct Seldom {
+    last: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Seldom {
+    /// Whether to say it now: how often it was not said since the last time.
+    fn pass(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < SAY_EVERY) {
+            self.unsaid += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_store_is_talked_about_once_a_minute() {
+        let (mut said, start) = (Seldom::default(), Instant::now());
+        let passes: Vec<_> = (0..=120).map(|n| said.pass(start + Duration::from_secs(n))).collect();
+        let expected = |n| if n % 60 == 0 { Some(if n == 0 { 0 } else { 59 }) } else { None };
+        assert_eq!(passes, (0..=120).map(expected).collect::<Vec<_>>());
     }
 }

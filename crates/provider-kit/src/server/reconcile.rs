@@ -127,22 +127,27 @@ impl Provider {
             gates.push(self.shared.gates.hold(&ids[at]).await);
         }
         let mut waits = Vec::new();
-        for at in 0..ids.len() {
+        for (at, id) in ids.iter().enumerate() {
             let (planned, durable) = self.shared.journal.plan(|table| {
                 let change = plan(table, at);
                 (change.is_some(), change)
             });
             if planned {
-                waits.push(durable);
+                waits.push((id, durable));
             }
         }
         let changed = waits.len();
-        for wait in waits {
-            wait.wait().await?;
+        let mut failure = None;
+        for (id, wait) in waits {
+            match wait.wait().await {
+                Ok(()) => self.stop_stale_work(id),
+                Err(error) => failure = Some(error),
+            }
         }
-        Ok(changed)
+        failure.map_or(Ok(changed), Err)
     }
 
+    /// Plans a change of one machine and waits for it. Its work is stopped if it changed its state.
     async fn change_one(
         &self,
         id: &str,
@@ -155,6 +160,9 @@ impl Provider {
             (change.is_some(), change)
         });
         durable.wait().await?;
+        if planned {
+            self.stop_stale_work(&id);
+        }
         Ok(planned)
     }
 
@@ -190,11 +198,7 @@ impl Provider {
     /// # Errors
     /// When the store refuses; nothing has changed.
     pub async fn fail(&self, id: &str, reason: &str) -> Result<bool, NotStored> {
-        let changed = self.change_one(id, |table| table.plan_failure(id, reason)).await?;
-        if changed {
-            self.cancel_work(&MachineId::trusted(id));
-        }
-        Ok(changed)
+        self.change_one(id, |table| table.plan_failure(id, reason)).await
     }
 
     /// Forgets a machine: it leaves every list. False when it is unknown.
@@ -202,11 +206,7 @@ impl Provider {
     /// # Errors
     /// When the store refuses; nothing has changed.
     pub async fn remove(&self, id: &str) -> Result<bool, NotStored> {
-        let changed = self.change_one(id, |table| table.plan_removal(id)).await?;
-        if changed {
-            self.cancel_work(&MachineId::trusted(id));
-        }
-        Ok(changed)
+        self.change_one(id, |table| table.plan_removal(id)).await
     }
 
     /// Brings a Failed machine back as what the back end now says it is: Idle with a host, Speculative without.
@@ -226,5 +226,88 @@ impl Provider {
         };
         instance.validate(self.shared.options.require_zone).map_err(|error| error.to_string())?;
         self.change_one(id, |table| table.plan_repair(&instance)).await.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use async_trait::async_trait;
+    use futures::poll;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::backend::{Backend, Created, Error, Operation};
+    use crate::fakecloud::Profile;
+    use crate::table::{Call, Command, Token};
+    use crate::{Blob, MemStore, NoFaults, Options};
+
+    /// Has one host, `m`, and takes for ever.
+    struct Endless;
+
+    #[async_trait]
+    impl Backend for Endless {
+        async fn describe(&self) -> Result<Vec<Instance>, Error> {
+            Ok(vec![Instance { id: "m".into(), ..Profile::Dev.instances().remove(0) }])
+        }
+
+        async fn create(&self, _operation: Operation<'_>) -> Result<Created, Error> {
+            std::future::pending().await
+        }
+
+        async fn configure(&self, _operation: Operation<'_>, _blob: &Blob) -> Result<(), Error> {
+            std::future::pending().await
+        }
+
+        async fn drain(&self, _operation: Operation<'_>) -> Result<(), Error> {
+            std::future::pending().await
+        }
+    }
+
+    /// A machine fails, is repaired and taken into use again, all before the failure's call has come to its end.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_failure_does_not_stop_the_work_that_came_after_it() {
+        let options = Options { reconcile_interval: None, ..Options::default() };
+        let (backend, faults, store) = (Arc::new(Endless), Arc::new(NoFaults), Box::new(MemStore));
+        let provider =
+            Provider::open(backend, faults, options, store, &mut Registry::default()).await.unwrap();
+        let id = MachineId::trusted("m");
+        let gate = provider.shared.gates.hold(&id).await;
+        let call = Call {
+            machine: id.clone(),
+            token: Token::default(),
+            command: Command::Configure(Binding { cluster: "a".into(), ..Binding::default() }),
+        };
+        let each = || provider.clone();
+        let (p, q, r) = (each(), each(), each());
+        let mut fail = Box::pin(async move { p.fail("m", "its disk died").await });
+        let mut repair = Box::pin(async move { q.repair("m").await });
+        let mut configure = Box::pin(async move { r.dispatch(call, Some(Blob::default())).await });
+        // They wait at the gate, in this order.
+        assert!(poll!(&mut fail).is_pending() && poll!(&mut repair).is_pending());
+        assert!(poll!(&mut configure).is_pending());
+        // On threads of their own, because each comes to stand still in the middle.
+        let handle = tokio::runtime::Handle::current();
+        let (f, r, c) = (handle.clone(), handle.clone(), handle);
+        let fail = std::thread::spawn(move || f.block_on(fail));
+        let repair = std::thread::spawn(move || r.block_on(repair));
+        let configure = std::thread::spawn(move || c.block_on(configure));
+        tokio::task::block_in_place(|| {
+            let pause = provider.shared.gates.pause();
+            let opened = std::thread::spawn(move || drop(gate));
+            let begun = Instant::now();
+            while provider.shared.running().is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "never configured");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(pause);
+            opened.join().unwrap();
+            assert!(fail.join().unwrap().unwrap() && repair.join().unwrap().unwrap());
+            configure.join().unwrap().unwrap();
+        });
+        assert!(provider.shared.running().get(&id).is_some_and(|work| !work.is_cancelled()));
+        provider.close().await;
     }
 }

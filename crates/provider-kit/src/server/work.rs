@@ -89,6 +89,10 @@ impl Provider {
             }
             drop(gate);
             shared.metrics.store_errors.inc();
+            if shared.journal.broken().borrow().is_some() {
+                // The next start takes the work up.
+                return shared.stop.cancelled().await;
+            }
             tokio::select! {
                 () = shared.stop.cancelled() => return,
                 () = tokio::time::sleep(STORE_RETRY) => {}
@@ -96,9 +100,14 @@ impl Provider {
         }
     }
 
-    /// Stops work of a machine that has moved on.
-    pub(super) fn cancel_work(&self, id: &MachineId) {
-        if let Some(cancel) = self.shared.running().remove(id) {
+    /// Stops the work of a machine that has moved on. The caller holds its gate: without it, this could stop the work
+    /// of a call that was accepted meanwhile.
+    pub(super) fn stop_stale_work(&self, id: &MachineId) {
+        let works = {
+            let table = self.shared.journal.read();
+            table.record(id.as_str()).is_some_and(|record| Kind::under_way(record.state()).is_some())
+        };
+        if !works && let Some(cancel) = self.shared.running().remove(id) {
             cancel.cancel();
         }
     }

@@ -194,6 +194,10 @@ impl Store for FileStore {
         Ok(())
     }
 
+    fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
     fn wants_compaction(&self) -> bool {
         self.broken.is_none() && self.len >= self.compact_from && self.len / COMPACT_FACTOR >= self.base
     }
@@ -287,4 +291,30 @@ fn private(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(true).mode(0o600);
     options.open(path).map_err(io("create", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    fn change() -> Change {
+        Change { removed: "m".into(), revision: 1, ..Change::default() }
+    }
+
+    #[test]
+    fn a_failed_sync_breaks_the_store_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = FileStore::open(dir.path()).unwrap();
+        store.append(&[change()]).unwrap();
+        assert_eq!(store.broken(), None);
+        // A pipe takes writes and has nothing to sync.
+        let (_reader, writer) = std::io::pipe().unwrap();
+        store.log = File::from(OwnedFd::from(writer));
+        let error = store.append(&[change()]).unwrap_err();
+        assert!(matches!(error, Error::Io { what: "sync", .. }), "{error}");
+        assert!(store.broken().unwrap().contains("machines.log"), "{:?}", store.broken());
+        assert!(matches!(store.append(&[change()]).unwrap_err(), Error::Broken { .. }));
+    }
 }

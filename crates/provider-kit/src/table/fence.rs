@@ -1,7 +1,7 @@
 //! Fencing marks: the highest accepted token per shard and machine.
 //!
-//! Marks exist for machines that are not there too, so that a stale caller learns nothing from the answer. Those are
-//! bounded per shard, the least recently used one going first.
+//! Marks exist for machines that are not there (yet, or any more) too, so that a stale caller learns nothing from the
+//! answer. Those are bounded per shard, the least recently used one going first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,6 +59,17 @@ impl Marks {
     pub(super) fn adopt(&mut self, machine: &str) {
         for shard in self.shards.values_mut() {
             shard.ghosts.forget(machine);
+        }
+    }
+
+    /// A machine is gone for good: its marks are ghosts from now on.
+    pub(super) fn orphan(&mut self, machine: &str) {
+        for shard in self.shards.values_mut() {
+            if shard.marks.contains_key(machine)
+                && let Some(evicted) = shard.ghosts.touch(machine.to_owned())
+            {
+                shard.marks.remove(&evicted);
+            }
         }
     }
 
@@ -135,5 +146,20 @@ mod tests {
         }
         assert_eq!(marks.check("s", "ghost-1", (1, 1)), Err((1, 1)), "it exists now");
         assert_eq!(marks.iter().count(), MAX_GHOSTS + 2);
+    }
+
+    #[test]
+    fn marks_of_removed_machines_are_bounded() {
+        let mut marks = Marks::default();
+        for n in 0..=MAX_GHOSTS {
+            let id = format!("m-{n}");
+            marks.set(mark("s", &id, 1, 1), true);
+            marks.orphan(&id);
+        }
+        assert_eq!(marks.iter().count(), MAX_GHOSTS);
+        assert_eq!(marks.check("s", "m-0", (1, 1)), Ok(()), "the one that went first");
+        assert_eq!(marks.check("s", "m-1", (1, 1)), Err((1, 1)), "fenced beyond its end");
+        marks.orphan("never-heard-of");
+        assert_eq!(marks.iter().count(), MAX_GHOSTS);
     }
 }

@@ -13,7 +13,7 @@ use bigfleet_provider_kit::{Kind, MemStore, StartError};
 use bigfleet_types::MachineState::{self, Configured, Failed, Idle, Speculative};
 use tonic::Code;
 
-use crate::fixture::{Cloud, code, eventually, metadata, number, options, serve};
+use crate::fixture::{Cloud, PATIENCE, code, eventually, metadata, number, options, serve};
 
 async fn open(dir: &Path, options: Options) -> Cloud {
     serve(FakeCloud::new(options).unwrap().store(FileStore::open(dir).unwrap())).await
@@ -277,6 +277,101 @@ async fn a_failing_store_refuses_calls_before_anything_is_done() {
     .await;
     fails.store(false, Ordering::SeqCst);
     cloud.settled("spec-1", Idle).await;
+    cloud.stop().await;
+}
+
+/// Breaks for good when told to.
+struct Breaking {
+    breaks: Arc<AtomicBool>,
+    broken: Option<String>,
+}
+
+impl Store for Breaking {
+    fn load(&mut self) -> Result<Vec<Change>, Error> {
+        MemStore.load()
+    }
+
+    fn append(&mut self, _changes: &[Change]) -> Result<(), Error> {
+        if self.breaks.load(Ordering::SeqCst) {
+            let reason = self.broken.get_or_insert_with(|| "cannot sync machines.log".to_owned());
+            return Err(Error::Broken { reason: reason.clone() });
+        }
+        Ok(())
+    }
+
+    fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+}
+
+#[tokio::test]
+async fn a_provider_whose_store_is_broken_is_unready_and_says_why() {
+    let breaks = Arc::new(AtomicBool::new(false));
+    let store = Breaking { breaks: Arc::clone(&breaks), broken: None };
+    let cloud = serve(FakeCloud::new(options()).unwrap().store(store)).await;
+    cloud.control().stage(Kind::Create, true);
+    cloud.client.create("spec-1").await.unwrap();
+    eventually("spec-1 waits", async || (cloud.control().staged(Kind::Create) == ["spec-1"]).then_some(()))
+        .await;
+    let readiness = cloud.handle.pages().readiness.clone();
+    assert!(readiness.is_ready());
+    breaks.store(true, Ordering::SeqCst);
+    // Work that ends now finds no store.
+    cloud.control().complete(Kind::Create, "spec-1");
+    let reason = eventually("unready", async || readiness.reason()).await;
+    assert!(reason.contains("cannot sync machines.log") && reason.contains("restart"), "{reason}");
+    assert_eq!(code(cloud.client.create("spec-0").await), Code::Unavailable);
+    assert_eq!(
+        cloud.client.get("spec-1").await.unwrap().state,
+        number(MachineState::Creating),
+        "reads go on"
+    );
+    cloud.stop().await;
+}
+
+/// Takes long over its first rewrite.
+struct SlowRewrite {
+    wanted: Arc<AtomicBool>,
+    begun: SyncSender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Store for SlowRewrite {
+    fn load(&mut self) -> Result<Vec<Change>, Error> {
+        MemStore.load()
+    }
+
+    fn append(&mut self, _changes: &[Change]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn wants_compaction(&self) -> bool {
+        self.wanted.swap(false, Ordering::SeqCst)
+    }
+
+    fn compact(&mut self, snapshot: &mut dyn Iterator<Item = Change>) -> Result<(), Error> {
+        assert!(snapshot.count() > 0);
+        self.begun.send(()).unwrap();
+        // The test that fails goes away.
+        let _ = self.go_on.recv();
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn reads_do_not_wait_for_a_rewrite_of_the_log() {
+    let (begun, begins) = sync_channel(1);
+    let (go, go_on) = sync_channel(1);
+    let wanted = Arc::new(AtomicBool::new(false));
+    let store = SlowRewrite { wanted: Arc::clone(&wanted), begun, go_on };
+    let cloud = serve(FakeCloud::new(options()).unwrap().store(store)).await;
+    wanted.store(true, Ordering::SeqCst);
+    cloud.client.create("spec-0").await.unwrap();
+    eventually("the rewrite begins", async || begins.try_recv().ok()).await;
+    let read = tokio::time::timeout(PATIENCE, cloud.client.get("spec-0")).await;
+    go.send(()).unwrap();
+    assert_eq!(read.expect("an answer").unwrap().id, "spec-0");
+    cloud.settled("spec-0", Idle).await;
     cloud.stop().await;
 }
 

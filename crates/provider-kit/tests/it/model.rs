@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_provider_kit::fakecloud::Profile;
-use bigfleet_provider_kit::table::{Call, Checks, Command, Refusal, Table, Token, Work};
+use bigfleet_provider_kit::table::{
+    Call, Change, Checks, Command, MAX_GHOSTS, Mark, Refusal, Table, Token, Work,
+};
 use bigfleet_provider_kit::{Binding, Host, Instance, Kind, Outcome};
 use bigfleet_types::{MachineId, MachineState};
 use proptest::prelude::*;
@@ -224,4 +226,28 @@ proptest! {
             prop_assert_eq!(&seen, &there);
         }
     }
+}
+
+/// A provider that comes and goes with its machines must not remember each of them for ever.
+#[test]
+fn marks_of_removed_machines_become_bounded_ghosts() {
+    let mut table = Table::new("op");
+    let known = table.plan_instance(&instance(0, true), None).unwrap();
+    table.apply(known).unwrap();
+    let mark = |machine: &str| Change {
+        mark: Some(Mark { shard_id: "s1".into(), machine_id: machine.into(), epoch: 1, sequence: 1 }),
+        ..Change::default()
+    };
+    table.apply(mark(MACHINES[0])).unwrap();
+    let removed = table.plan_removal(MACHINES[0]).unwrap();
+    table.apply(removed).unwrap();
+    let marked = |table: &Table, machine: &str| {
+        table.snapshot().filter_map(|change| change.mark).any(|mark| mark.machine_id == machine)
+    };
+    assert!(marked(&table, MACHINES[0]), "a stale call about it is still fenced");
+    for n in 0..MAX_GHOSTS {
+        table.apply(mark(&format!("ghost-{n}"))).unwrap();
+    }
+    assert!(!marked(&table, MACHINES[0]), "the least recently used one went");
+    assert_eq!(table.snapshot().filter(|change| change.mark.is_some()).count(), MAX_GHOSTS);
 }
