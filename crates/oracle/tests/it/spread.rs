@@ -1,0 +1,71 @@
+//! Topology spread (examples 41 and 60).
+
+use bigfleet_types::WhenUnsatisfiable::{DoNotSchedule, ScheduleAnyway};
+use bigfleet_types::keys;
+
+use crate::fleet::*;
+
+fn zones(counts: &[(&str, usize, f64)]) -> Vec<M> {
+    let of = |&(zone, n, price): &(&str, usize, f64)| many(n, zone, |id| idle(id).zone(zone).price(price));
+    counts.iter().flat_map(of).collect()
+}
+
+/// How many machines of each zone are bootstrapped.
+fn per_zone(machines: Vec<M>, want: &N) -> (Vec<usize>, String) {
+    let out = outcome(machines, std::slice::from_ref(want));
+    assert_eq!(out.actions.len(), count(&out, "Bootstrap"));
+    let zone = |z: &str| acts(&out).iter().filter(|a| a.starts_with(&format!("Bootstrap {z}"))).count();
+    (["a", "b", "c"].iter().map(|z| zone(z)).collect(), residual(&out, want))
+}
+
+fn wants(k: i64) -> N {
+    need("x", 0, k).spread(keys::ZONE, DoNotSchedule)
+}
+
+#[test]
+fn ex41_evenly_as_far_as_it_goes() {
+    let even = per_zone(zones(&[("a", 4, 1.0), ("b", 4, 1.0), ("c", 4, 1.0)]), &wants(6));
+    assert_eq!(even, (vec![2, 2, 2], "nothing".to_owned()));
+    let scarce = per_zone(zones(&[("a", 1, 1.0), ("b", 5, 1.0), ("c", 5, 1.0)]), &wants(6));
+    assert_eq!(scarce, (vec![1, 2, 2], "gpu 8".to_owned()));
+    let dear = per_zone(zones(&[("a", 3, 1.0), ("b", 3, 5.0)]), &wants(4));
+    assert_eq!(dear, (vec![2, 2, 0], "nothing".to_owned()));
+}
+
+#[test]
+fn ex41_a_wish_and_the_hostname_are_not_enforced() {
+    let fleet = zones(&[("a", 6, 1.0), ("b", 2, 5.0)]);
+    let wish = need("x", 0, 4).spread(keys::ZONE, ScheduleAnyway);
+    assert_eq!(per_zone(fleet.clone(), &wish).0, [4, 0, 0]);
+    let hostname = need("x", 0, 4).spread(keys::HOSTNAME, DoNotSchedule);
+    assert_eq!(per_zone(fleet, &hostname).0, [4, 0, 0]);
+}
+
+#[test]
+fn ex41_counts_start_from_what_is_credited() {
+    let fleet = many(2, "c", |id| configured(id, "x").zone("a"))
+        .into_iter()
+        .chain(zones(&[("a", 2, 1.0), ("b", 2, 1.0)]));
+    assert_eq!(acts(&outcome(fleet, &[wants(4)])), ["Bootstrap b0", "Bootstrap b1"]);
+}
+
+#[test]
+fn ex41_a_victim_that_would_break_the_skew_is_spared() {
+    let batch = need("batch", 0, 2);
+    let fleet = zones(&[("a", 1, 1.0), ("b", 2, 1.0)])
+        .into_iter()
+        .chain(many(2, "v", |id| configured(id, "batch").zone("b").stamped(&batch)));
+    let want = need("x", 1_000_000, 4).spread(keys::ZONE, DoNotSchedule);
+    let out = outcome(fleet, &[want, batch]);
+    assert_eq!((count(&out, "Bootstrap"), count(&out, "Preempt")), (3, 0));
+}
+
+#[test]
+fn ex60_one_greedy_over_both_tiers() {
+    let fleet =
+        many(2, "a", |id| idle(id).zone("a")).into_iter().chain(many(2, "b", |id| speculative(id).zone("b")));
+    let want = wants(4);
+    let out = outcome(fleet, std::slice::from_ref(&want));
+    assert_eq!(acts(&out), ["Bootstrap a0", "Provision b0", "Bootstrap a1", "Provision b1"]);
+    assert_eq!(residual(&out, &want), "nothing");
+}
