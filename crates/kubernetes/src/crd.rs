@@ -10,6 +10,11 @@
 //! strictly. [`manifest`] makes the CustomResourceDefinitions, [`install`] brings them into a cluster, [`names`] and
 //! [`convert`] lead to and from the operator core.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the derive takes one `printcolumn` with equal keys for each column"
+)]
+
 mod available_capacity;
 mod capacity_request;
 pub mod convert;
