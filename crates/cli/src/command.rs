@@ -3,6 +3,7 @@
 mod all_in_one;
 mod completions;
 mod crds;
+mod decide;
 mod demo;
 mod operator;
 mod provider;
@@ -27,8 +28,7 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 6] =
-    ["coordinator", "pod-controller", "conformance", "dashboard", "decide", "simulate"];
+const LATER_PARTS: [&str; 5] = ["coordinator", "pod-controller", "conformance", "dashboard", "simulate"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -57,6 +57,7 @@ pub(crate) fn tree() -> Command {
                 .subcommand(crds::INSTALL.command())
                 .subcommand(crds::UPGRADE.command()),
         )
+        .subcommand(decide::command())
         .subcommand(ctl::command())
         .subcommand(version::command())
         .subcommand(completions::command())
@@ -80,11 +81,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             Some(("upgrade", m)) => start(&crds::UPGRADE, m, crds::run_upgrade),
             _ => usage("unknown subcommand of crds"),
         },
+        Some(("decide", m)) => finish(decide::run(m)),
         Some(("ctl", m)) => finish(ctl::run(m)),
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, crds, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, crds, decide, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -98,6 +100,8 @@ pub(crate) type Outcome = Result<(), Failure>;
 pub(crate) enum Failure {
     /// A setting cannot be used: status 2.
     Usage(String),
+    /// A file cannot be used: status 2, and the line says by itself which file and where in it.
+    Refused(String),
     /// Anything else: status 1.
     Run(anyhow::Error),
 }
@@ -123,6 +127,11 @@ fn finish(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(message)) => usage(&message),
+        Err(Failure::Refused(line)) => {
+            // As in `report`.
+            let _ = writeln!(std::io::stderr(), "{line}");
+            ExitCode::from(2)
+        }
         Err(Failure::Run(error)) => {
             report(&format!("{error:#}"));
             ExitCode::FAILURE
