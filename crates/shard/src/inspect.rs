@@ -19,7 +19,7 @@ use futures::Stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::{Request, Response, Status};
 
-use crate::io::Published;
+use crate::io::{Note, Published};
 
 /// Readers served at once.
 const READERS: usize = 8;
@@ -100,21 +100,25 @@ fn frames(
         // A reader counts until its last frame is on its way.
         let _reading = &permit;
         let verdict = &published.decisions.verdicts[i];
-        Frame::Need(view(verdict, published.unmet_age.get(i).copied().unwrap_or(0)))
+        let age = published.unmet_age.get(i).copied().unwrap_or(0);
+        Frame::Need(view(verdict, age, published.notes.get(&i)))
     });
     let frames = std::iter::once(Frame::Header(header)).chain(needs);
     futures::stream::iter(frames.map(|frame| Ok(InspectNeedsResponse { frame: Some(frame) })))
 }
 
 /// One row in words.
-fn view(verdict: &Verdict, unmet_age: u32) -> NeedView {
+fn view(verdict: &Verdict, unmet_age: u32, note: Option<&Note>) -> NeedView {
+    let missing = note.and_then(|note| note.missing.as_ref());
+    let satisfied = verdict.satisfied && missing.is_none();
+    let residual = missing.unwrap_or(&verdict.residual);
     NeedView {
         need: Some(verdict.need.as_ref().into()),
         cluster_id: verdict.key.cluster.to_string(),
         arrival_unix_nanos: verdict.arrival.0,
         profile_fingerprint: verdict.key.fingerprint.to_string(),
-        satisfied: verdict.satisfied,
-        residual_deficit: (!verdict.satisfied).then(|| (&verdict.residual).into()),
+        satisfied,
+        residual_deficit: (!satisfied).then(|| residual.into()),
         claimed_machine_count: saturating_count(verdict.claimed),
         bootstrap_count: saturating_count(verdict.bootstraps),
         provision_count: saturating_count(verdict.provisions),
@@ -132,5 +136,6 @@ fn view(verdict: &Verdict, unmet_age: u32) -> NeedView {
         }),
         preemption: None,
         same_candidates: Vec::new(),
+        note: note.map(|note| note.cause.to_string()).unwrap_or_default(),
     }
 }
