@@ -126,14 +126,19 @@ fn hosts_ready(world: &World) -> Result<BTreeMap<String, f64>> {
 /// For every machine: its UpcomingNode says Registered before its Node is Ready; the provider takes it for Configured
 /// when its host has seen that; and only then its UpcomingNode says Ready.
 pub(super) fn order(world: &mut World) -> Result<()> {
-    let upcoming = world.kubectl.list(&["upcomingnodes"])?;
-    ensure(upcoming.len() >= 8, || {
-        format!("expected at least 8 UpcomingNodes, there are {}", upcoming.len())
+    // The pods run as soon as their Nodes are Ready; the word that the machines are Configured takes its way.
+    let upcoming = world.until("every UpcomingNode to be Ready", |world| {
+        let upcoming = world.kubectl.list(&["upcomingnodes"])?;
+        let waiting: Vec<&str> =
+            upcoming.iter().filter(|object| object["status"]["phase"] != "Ready").map(name).collect();
+        ensure(upcoming.len() >= 8 && waiting.is_empty(), || {
+            format!("expected at least 8, there are {}; not Ready are {waiting:?}", upcoming.len())
+        })?;
+        Ok(upcoming)
     })?;
     for object in &upcoming {
         let machine = object["spec"]["machineID"].as_str().context("an UpcomingNode without machine id")?;
         let node = format!("node-{machine}");
-        ensure(object["status"]["phase"] == "Ready", || format!("{} is not Ready: {object}", name(object)))?;
         ensure(object["status"]["nodeRef"]["name"] == node.as_str(), || {
             format!("{} does not name its Node {node}: {object}", name(object))
         })?;
