@@ -251,6 +251,8 @@ impl fmt::Debug for Mutation {
 pub enum Lane {
     /// In order; none may be lost.
     Fifo,
+    /// The same, and what waits under this key goes ahead of it: the frame only makes sense after that one.
+    Behind(String),
     /// The newest frame of a key replaces an older one that still waits.
     Coalescing(String),
 }

@@ -13,7 +13,7 @@ use super::Control;
 use super::board::{Busy, Limits};
 use super::config::{BLOB_SAFETY, RECLAIM_ACK_WAIT};
 use super::flight::{Flight, Operation, Stage, Work};
-use super::notify::node_labels;
+use super::notify::{node_key, node_labels};
 use super::record::Record;
 use super::schedule::{Call, Timer};
 use crate::io::{Blob, Lane, Mutation, Output, SessionId};
@@ -275,7 +275,10 @@ impl Control {
         }
         self.timers.set(deadline, Timer::Stage(id.clone()));
         self.sessions.instructions.insert(instruction, id.clone());
-        self.send(session, Payload::ReclaimInstruction(message));
+        // A state told before must not be heard after it: CONFIGURED behind an instruction calls it off.
+        let lane = Lane::Behind(node_key(id));
+        let message = Box::new(ShardMessage { payload: Some(Payload::ReclaimInstruction(message)) });
+        self.outputs.push_back(Output::Send { session, lane, message });
     }
 
     /// The operator began a drain.

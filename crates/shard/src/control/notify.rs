@@ -194,10 +194,15 @@ pub(super) fn node_labels(machine: &Machine) -> std::collections::BTreeMap<Strin
     labels
 }
 
+/// The key under which the frames of a machine's state replace each other.
+pub(super) fn node_key(id: &MachineId) -> String {
+    format!("node:{id}")
+}
+
 fn node_update(cluster: &ClusterId, machine: &Machine, state: MachineState) -> wire::NodeStateUpdate {
     let failed = state == MachineState::Failed;
     wire::NodeStateUpdate {
-        supersedes_key: format!("node:{}", machine.id),
+        supersedes_key: node_key(&machine.id),
         machine_id: machine.id.to_string(),
         cluster_id: cluster.to_string(),
         state: i32::from(state.number()),
