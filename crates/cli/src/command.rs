@@ -6,6 +6,7 @@ mod crds;
 mod decide;
 mod demo;
 mod operator;
+mod pod_controller;
 mod provider;
 mod shard;
 mod version;
@@ -28,7 +29,7 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 5] = ["coordinator", "pod-controller", "conformance", "dashboard", "simulate"];
+const LATER_PARTS: [&str; 4] = ["coordinator", "conformance", "dashboard", "simulate"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -49,6 +50,7 @@ pub(crate) fn tree() -> Command {
                 .subcommand_required(true)
                 .subcommand(provider::FAKECLOUD.command()),
         )
+        .subcommand(pod_controller::PROGRAM.command())
         .subcommand(
             Command::new("crds")
                 .about("The custom resources of a cluster")
@@ -75,6 +77,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
             _ => usage("unknown provider"),
         },
+        Some(("pod-controller", m)) => start(&pod_controller::PROGRAM, m, pod_controller::run),
         Some(("crds", m)) => match m.subcommand() {
             Some(("print", m)) => quiet(&crds::PRINT, m, crds::run_print),
             Some(("install", m)) => start(&crds::INSTALL, m, crds::run_install),
@@ -86,7 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, crds, decide, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, pod-controller, crds, decide, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -141,7 +144,7 @@ fn finish(outcome: Outcome) -> ExitCode {
 
 /// As [`start`], for a command that logs nothing.
 fn quiet(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {
-    with_values(program, matches, |values| run(values))
+    with_values(program, matches, run)
 }
 
 fn start(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {
