@@ -17,5 +17,6 @@ pub mod penalties;
 pub mod request;
 pub mod requirements;
 pub mod service;
+mod store;
 pub mod table;
 mod writes;

@@ -13,6 +13,7 @@ use bigfleet_types::UnixNanos;
 
 use super::core::{Action, Current, Decision, Outcome, Rules, decide};
 use super::facts::Facts;
+use super::store::Store;
 
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(10);
@@ -126,61 +127,6 @@ pub struct Orphan {
     pub key: Key,
     /// Its uid.
     pub uid: String,
-}
-
-/// Objects of one kind, and the list that is about to replace them.
-#[derive(Debug)]
-struct Store<K, V> {
-    live: BTreeMap<K, V>,
-    fresh: Option<BTreeMap<K, V>>,
-    listed: bool,
-}
-
-impl<K: Ord + Clone, V: PartialEq> Store<K, V> {
-    const fn new() -> Self {
-        Self { live: BTreeMap::new(), fresh: None, listed: false }
-    }
-
-    /// Whether that changed what is known.
-    fn put(&mut self, key: K, value: V) -> bool {
-        match &mut self.fresh {
-            Some(fresh) => {
-                fresh.insert(key, value);
-                false
-            }
-            None if self.live.get(&key) == Some(&value) => false,
-            None => {
-                self.live.insert(key, value);
-                true
-            }
-        }
-    }
-
-    fn remove(&mut self, key: &K) -> Option<V> {
-        match &mut self.fresh {
-            Some(fresh) => {
-                fresh.remove(key);
-                None
-            }
-            None => self.live.remove(key),
-        }
-    }
-
-    /// Ends a list: the values that changed, as they were and as they are.
-    fn listed(&mut self) -> Vec<(K, Option<V>)> {
-        self.listed = true;
-        let Some(fresh) = self.fresh.take() else { return Vec::new() };
-        let before = std::mem::replace(&mut self.live, fresh);
-        let new = self.live.iter().filter(|(key, value)| before.get(*key) != Some(*value));
-        let mut changed: Vec<(K, Option<V>)> =
-            new.filter(|(key, _)| !before.contains_key(*key)).map(|(key, _)| (key.clone(), None)).collect();
-        for (key, value) in before {
-            if self.live.get(&key) != Some(&value) {
-                changed.push((key, Some(value)));
-            }
-        }
-        changed
-    }
 }
 
 /// Everything that is known and everything that waits.

@@ -8,6 +8,7 @@ mod fake_api;
 mod leader;
 mod pods_examples;
 mod pods_kit;
+mod pods_life;
 mod pods_table;
 mod shell_watch;
 mod shell_write;
