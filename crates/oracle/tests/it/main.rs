@@ -1,4 +1,5 @@
-//! The worked examples of the engine's specification, by number, against the oracle.
+//! The worked examples of the engine's specification, by number, against the oracle. The engine's tests run the same
+//! files against both.
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
 mod decide_files;
@@ -13,3 +14,5 @@ mod phase3;
 mod single_rules;
 mod spread;
 mod verdicts;
+
+use bigfleet_oracle::decide;

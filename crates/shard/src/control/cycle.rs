@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_engine::{Action, ActionKind, Decisions, Shortfall, Unsupported};
+use bigfleet_engine::{Action, ActionKind, Decisions, Shortfall};
 use bigfleet_types::{MachineState, NeedKey, Resources, UnixNanos};
 use tracing::{info, warn};
 
@@ -158,7 +158,7 @@ impl Control {
                 let deficit = Resources::from_amounts(
                     all.iter().map(|(name, amount)| (name.clone(), amount.min(missing.get(name.as_str())))),
                 );
-                Shortfall { key: verdict.key.clone(), need: verdict.need.clone(), deficit }
+                Shortfall { key: verdict.key.clone(), need: verdict.need.clone(), deficit, preempted: false }
             })
             .collect()
     }
@@ -213,19 +213,6 @@ impl Control {
         metrics.cooled_down_machines.set(self.fleet.tally.cooling() + count(self.cool.resting(now)));
         if let Some(last) = self.lists.last {
             metrics.inventory_age_seconds.set(now.since(last).as_secs_f64());
-        }
-        let (mut same, mut spread) = (0, 0);
-        for verdict in &decisions.verdicts {
-            match verdict.unsupported {
-                Some(Unsupported::Same) => same += 1,
-                Some(Unsupported::Spread) => spread += 1,
-                None => {}
-            }
-        }
-        metrics.unsupported_needs.get_or_create(&[("feature", "same")]).set(same);
-        metrics.unsupported_needs.get_or_create(&[("feature", "spread")]).set(spread);
-        if same + spread > 0 && self.seldom.allows("unsupported", now, MINUTE) {
-            warn!(same, spread, "Needs with Same or an enforced spread are not served by this version yet");
         }
         let shortfalls = self.ledger.shortfalls().count();
         if shortfalls > 0 && self.seldom.allows("shortfalls", now, MINUTE) {
