@@ -3,8 +3,10 @@
 mod all_in_one;
 mod completions;
 mod crds;
+mod decide;
 mod demo;
 mod operator;
+mod pod_controller;
 mod provider;
 mod shard;
 mod version;
@@ -27,8 +29,7 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 6] =
-    ["coordinator", "pod-controller", "conformance", "dashboard", "decide", "simulate"];
+const LATER_PARTS: [&str; 4] = ["coordinator", "conformance", "dashboard", "simulate"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -49,6 +50,7 @@ pub(crate) fn tree() -> Command {
                 .subcommand_required(true)
                 .subcommand(provider::FAKECLOUD.command()),
         )
+        .subcommand(pod_controller::PROGRAM.command())
         .subcommand(
             Command::new("crds")
                 .about("The custom resources of a cluster")
@@ -57,6 +59,7 @@ pub(crate) fn tree() -> Command {
                 .subcommand(crds::INSTALL.command())
                 .subcommand(crds::UPGRADE.command()),
         )
+        .subcommand(decide::command())
         .subcommand(ctl::command())
         .subcommand(version::command())
         .subcommand(completions::command())
@@ -74,17 +77,19 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
             _ => usage("unknown provider"),
         },
+        Some(("pod-controller", m)) => start(&pod_controller::PROGRAM, m, pod_controller::run),
         Some(("crds", m)) => match m.subcommand() {
             Some(("print", m)) => quiet(&crds::PRINT, m, crds::run_print),
             Some(("install", m)) => start(&crds::INSTALL, m, crds::run_install),
             Some(("upgrade", m)) => start(&crds::UPGRADE, m, crds::run_upgrade),
             _ => usage("unknown subcommand of crds"),
         },
+        Some(("decide", m)) => finish(decide::run(m)),
         Some(("ctl", m)) => finish(ctl::run(m)),
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, crds, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, pod-controller, crds, decide, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -98,6 +103,8 @@ pub(crate) type Outcome = Result<(), Failure>;
 pub(crate) enum Failure {
     /// A setting cannot be used: status 2.
     Usage(String),
+    /// A file cannot be used: status 2, and the line says by itself which file and where in it.
+    Refused(String),
     /// Anything else: status 1.
     Run(anyhow::Error),
 }
@@ -123,6 +130,11 @@ fn finish(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(message)) => usage(&message),
+        Err(Failure::Refused(line)) => {
+            // As in `report`.
+            let _ = writeln!(std::io::stderr(), "{line}");
+            ExitCode::from(2)
+        }
         Err(Failure::Run(error)) => {
             report(&format!("{error:#}"));
             ExitCode::FAILURE
@@ -132,7 +144,7 @@ fn finish(outcome: Outcome) -> ExitCode {
 
 /// As [`start`], for a command that logs nothing.
 fn quiet(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {
-    with_values(program, matches, |values| run(values))
+    with_values(program, matches, run)
 }
 
 fn start(program: &Program, matches: &ArgMatches, run: fn(&Values) -> Outcome) -> ExitCode {

@@ -5,4 +5,5 @@ pub mod connect;
 pub mod crd;
 pub mod lease;
 pub mod operator;
+pub mod pods;
 pub mod shell;

@@ -23,8 +23,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 const ROUNDS: usize = 200;
-/// Longer than the shortest gap between two cycles, so that each round finds the shard at rest.
-const PAUSE: Duration = Duration::from_millis(150);
+/// Longer than two of the shortest gaps between cycles, so that each round finds the shard at rest: the machine that
+/// joined last causes a cycle of its own.
+const PAUSE: Duration = Duration::from_millis(250);
 const STEPS: [&str; 4] = ["rollup_acknowledged", "bootstrap_requested", "configuring", "configured"];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -13,12 +13,14 @@ mod config;
 mod cooldown;
 mod cycle;
 mod demand;
+mod endings;
 mod execute;
 mod flight;
 mod guard;
 mod hints;
 mod inventory;
 mod ledger;
+mod notes;
 mod notify;
 mod observe;
 mod outcome;
@@ -94,6 +96,7 @@ impl Control {
     #[must_use]
     pub fn new(config: Config, chance: Box<dyn Chance>, metrics: Metrics) -> Self {
         metrics.epoch.set(config.epoch);
+        metrics.begin_at_zero();
         Self {
             engine: Engine::new(config.policy.clone()),
             config,

@@ -20,7 +20,7 @@ use futures::Stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::{Request, Response, Status};
 
-use crate::io::Published;
+use crate::io::{Note, Published};
 
 /// Readers served at once.
 const READERS: usize = 8;
@@ -113,7 +113,8 @@ fn frames(
         // A reader counts until its last frame is on its way.
         let _reading = &permit;
         let verdict = &published.decisions.verdicts[i];
-        let row = view(verdict, published.unmet_age.get(i).copied().unwrap_or(0));
+        let age = published.unmet_age.get(i).copied().unwrap_or(0);
+        let row = view(verdict, age, published.notes.get(&i));
         Frame::Need(match gang {
             None => row,
             Some(gang) => gang_view(row, &verdict.gangs[gang]),
@@ -124,7 +125,10 @@ fn frames(
 }
 
 /// One row in words.
-fn view(verdict: &Verdict, unmet_age: u32) -> NeedView {
+fn view(verdict: &Verdict, unmet_age: u32, note: Option<&Note>) -> NeedView {
+    let missing = note.and_then(|note| note.missing.as_ref());
+    let satisfied = verdict.satisfied && missing.is_none();
+    let residual = missing.unwrap_or(&verdict.residual);
     let same = verdict.same.as_ref();
     let candidates = same.into_iter().flat_map(|same| &same.candidates);
     NeedView {
@@ -132,8 +136,8 @@ fn view(verdict: &Verdict, unmet_age: u32) -> NeedView {
         cluster_id: verdict.key.cluster.to_string(),
         arrival_unix_nanos: verdict.arrival.0,
         profile_fingerprint: verdict.key.fingerprint.to_string(),
-        satisfied: verdict.satisfied,
-        residual_deficit: (!verdict.satisfied).then(|| (&verdict.residual).into()),
+        satisfied,
+        residual_deficit: (!satisfied).then(|| residual.into()),
         claimed_machine_count: saturating_count(verdict.claimed),
         bootstrap_count: saturating_count(verdict.bootstraps),
         provision_count: saturating_count(verdict.provisions),
@@ -154,6 +158,7 @@ fn view(verdict: &Verdict, unmet_age: u32) -> NeedView {
             capacity_freed: Some((&preemption.freed).into()),
         }),
         same_candidates: candidates.map(coverage).collect(),
+        note: note.map(|note| note.cause.to_string()).unwrap_or_default(),
     }
 }
 

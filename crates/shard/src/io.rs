@@ -1,12 +1,13 @@
 //! What goes into the control core and what comes out of it. The core decides; the shell talks.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_engine::Decisions;
 use bigfleet_proto::v1alpha1::ShardMessage;
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, UnixNanos};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
 use bytes::Bytes;
 
 /// One call to the provider, numbered from 1 in the order in which the core asked for it.
@@ -250,6 +251,8 @@ impl fmt::Debug for Mutation {
 pub enum Lane {
     /// In order; none may be lost.
     Fifo,
+    /// The same, and what waits under this key goes ahead of it: the frame only makes sense after that one.
+    Behind(String),
     /// The newest frame of a key replaces an older one that still waits.
     Coalescing(String),
 }
@@ -297,4 +300,15 @@ pub struct Published {
     pub decisions: Decisions,
     /// For each verdict, how many cycle intervals it has been unmet.
     pub unmet_age: Vec<u32>,
+    /// What keeps decided machines from coming, by the verdict's place.
+    pub notes: BTreeMap<usize, Note>,
+}
+
+/// Why machines that were decided for a Need are not coming.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// For people.
+    pub cause: Arc<str>,
+    /// What is missing because of it, when the Need counts as unmet, whatever its verdict says.
+    pub missing: Option<Resources>,
 }

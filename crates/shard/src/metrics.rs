@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use bigfleet_engine::ActionKind;
 use bigfleet_net::metrics::{
     Buckets, Labels, OwnedLabels, counter, counters, gauge, gauges, histogram, histograms, register,
 };
@@ -120,6 +121,7 @@ metrics! {
     inventory_age_seconds: FloatGauge = float, "Age of the last successful List, at the last cycle";
     cooled_down_machines: Gauge = gauge, "Machines withheld after failed operations, and classes out of stock";
     reclaims_deferred_no_session: Counter = counter, "Reclaims put off because the cluster's operator is away";
+    endings_dropped: Counter = counter, "Ended bindings forgotten for want of room before their operator may have heard of them";
     over_advertised_shapes: Gauge = gauge, "Machine shapes whose hosts joined with less than advertised";
     unreported_clusters: Gauge = gauge, "Clusters that hold machines and have not spoken since the start";
     rollup_age_seconds: Family<OwnedLabels<1>, FloatGauge> = float_owned, "Age of the last accepted roll-up, at the last cycle";
@@ -127,4 +129,21 @@ metrics! {
     session_frames_coalesced: Counter = counter, "Frames replaced by a newer one before they were sent";
     audit_records_lost: Counter = counter, "Audit records that could not be written";
     epoch: Gauge = gauge, "This process's fencing epoch";
+}
+
+impl Metrics {
+    /// Makes the counters with known label values exist: what was never counted is 0, not unknown.
+    pub fn begin_at_zero(&self) {
+        for kind in ActionKind::ALL.map(ActionKind::name) {
+            for counters in [&self.actions, &self.actions_suppressed, &self.actions_dryrun] {
+                drop(counters.get_or_create(&[("kind", kind)]));
+            }
+        }
+        for reason in ["price", "interruption_probability", "structural"] {
+            drop(self.machines_rejected.get_or_create(&[("reason", reason)]));
+        }
+        for event in ["installed", "replaced", "removed"] {
+            drop(self.session_lifecycle.get_or_create(&[("event", event)]));
+        }
+    }
 }

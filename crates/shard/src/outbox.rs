@@ -99,11 +99,13 @@ impl Outbox {
             return Ok(Pushed::Ended);
         }
         match lane {
-            Lane::Fifo => {
-                if queue.fifo.len() >= FIFO_FRAMES {
-                    return Err(Full { lane: "fifo", frames: queue.fifo.len() });
+            Lane::Fifo => queue.push_in_order(message)?,
+            Lane::Behind(key) => {
+                if let Some(waiting) = queue.newest.remove(key.as_str()) {
+                    queue.order.retain(|other| **other != *key);
+                    queue.push_in_order(waiting)?;
                 }
-                queue.fifo.push_back(message);
+                queue.push_in_order(message)?;
             }
             Lane::Coalescing(key) => {
                 if let Some(waiting) = queue.newest.get_mut(key.as_str()) {
@@ -148,6 +150,14 @@ impl Outbox {
 }
 
 impl Queue {
+    fn push_in_order(&mut self, message: ShardMessage) -> Result<(), Full> {
+        if self.fifo.len() >= FIFO_FRAMES {
+            return Err(Full { lane: "fifo", frames: self.fifo.len() });
+        }
+        self.fifo.push_back(message);
+        Ok(())
+    }
+
     fn take(&mut self) -> Option<ShardMessage> {
         if let Some(frame) = self.fifo.pop_front() {
             return Some(frame);

@@ -24,6 +24,6 @@ pub use need::{Need, NeedKey, Precedence};
 pub use penalty::{PenaltyBucket, UnknownBucket};
 pub use profile::{Operator, Profile, Requirement, SpreadTerm, WhenUnsatisfiable, keys};
 pub use quantity::{Family, Quantity, QuantityError};
-pub use resources::{ResourceName, Resources, Rounding, is_extended};
+pub use resources::{ResourceName, Resources, Rounding, family, is_extended};
 pub use state::{IllegalTransition, MachineState, Observed, Rollback};
 pub use time::{Clock, ManualClock, UnixNanos};

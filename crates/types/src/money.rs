@@ -12,7 +12,10 @@ const NANO: f64 = 1e9;
     reason = "float to integer `as` saturates, which is the documented rule"
 )]
 fn billionths(value: f64) -> i64 {
-    (value * NANO + 0.5).floor() as i64
+    // Adding a half first would round once more.
+    let product = value * NANO;
+    let whole = product.floor();
+    (if product - whole >= 0.5 { whole + 1.0 } else { whole }) as i64
 }
 
 /// A price in nano-dollars (an hour, where it is a machine's), never negative.

@@ -60,8 +60,11 @@ pub fn is_extended(name: &str) -> bool {
         || name.starts_with("attachable-volumes-"))
 }
 
-fn is_binary(name: &str) -> bool {
-    matches!(name, "memory" | "ephemeral-storage" | "storage") || name.starts_with("hugepages-")
+/// The notation in which amounts of a resource print: binary for memory and storage, decimal for the rest.
+#[must_use]
+pub fn family(name: &str) -> Family {
+    let binary = matches!(name, "memory" | "ephemeral-storage" | "storage") || name.starts_with("hugepages-");
+    if binary { Family::Binary } else { Family::Decimal }
 }
 
 /// Nano-units in one internal unit: `cpu` is kept in milli, everything else in whole units.
@@ -207,8 +210,7 @@ impl Resources {
     /// An amount in internal units as its canonical quantity. The suffix family goes by the resource's name.
     #[must_use]
     pub fn quantity(name: &str, amount: i64) -> Quantity {
-        let family = if is_binary(name) { Family::Binary } else { Family::Decimal };
-        Quantity::from_nano(i128::from(amount) * nano_per_unit(name), family)
+        Quantity::from_nano(i128::from(amount) * nano_per_unit(name), family(name))
     }
 
     /// Names and canonical quantity strings, sorted by name.

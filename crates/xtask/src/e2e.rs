@@ -32,6 +32,8 @@ use world::World;
 
 /// Lines of each log that are printed after a failure.
 const TAIL: usize = 30;
+/// Characters of each of them.
+const WIDTH: usize = 600;
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -45,6 +47,10 @@ pub(crate) struct Options {
     /// End after the first step whose name holds this text: with --keep, a cluster to play with.
     #[arg(long, value_name = "TEXT")]
     until: Option<String>,
+    /// Of the steps after the first two, which everything needs, only those whose names hold this text. Steps that
+    /// build on others fail then.
+    #[arg(long, value_name = "TEXT", conflicts_with = "until")]
+    only: Option<String>,
     /// For how many minutes all of BigFleet stays away in the step on static stability.
     #[arg(long, default_value_t = 1)]
     silent_minutes: u64,
@@ -67,20 +73,13 @@ pub(crate) struct Options {
 /// # Errors
 /// A part cannot be built or started, or a step fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let steps: Vec<Step> = suite::steps().into_iter().filter(|step| options.long || !step.long).collect();
+    let mut steps = suite::steps();
+    steps.retain(|step| options.long || !step.long);
     if options.list {
         steps.iter().for_each(|step| println!("{}", step.name));
         return Ok(());
     }
-    let end = match &options.until {
-        Some(text) => {
-            1 + steps
-                .iter()
-                .position(|step| step.name.contains(text.as_str()))
-                .context("--until names no step; `cargo xtask e2e --list` prints them")?
-        }
-        None => steps.len(),
-    };
+    select(options, &mut steps)?;
     let kubebox = Kubebox::find_or_build()?;
     let executable = executable(options)?;
     let scripted_shard = scripted_shard(options)?;
@@ -115,7 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         deadline: Instant::now(),
         folder: folder.clone(),
     };
-    let result = steps[..end].iter().try_for_each(|step| take(step, &mut world));
+    let result = steps.iter().try_for_each(|step| take(step, &mut world));
     if result.is_err() {
         print_logs(&folder)?;
     }
@@ -130,7 +129,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     result?;
-    println!("e2e: {:6.1} s  all {end} steps passed", start.elapsed().as_secs_f64());
+    println!("e2e: {:6.1} s  all {} steps passed", start.elapsed().as_secs_f64(), steps.len());
+    Ok(())
+}
+
+/// Keeps the steps that were asked for.
+fn select(options: &Options, steps: &mut Vec<Step>) -> Result<()> {
+    let find = |flag: &str, text: &str| {
+        let at = steps.iter().position(|step| step.name.contains(text));
+        at.with_context(|| format!("{flag} {text:?} names no step; `cargo xtask e2e --list` prints them"))
+    };
+    if let Some(text) = &options.until {
+        let end = find("--until", text)? + 1;
+        steps.truncate(end);
+    } else if let Some(text) = &options.only {
+        find("--only", text)?;
+        let first = steps.iter().take(2).copied().collect::<Vec<_>>();
+        let rest = steps.iter().skip(2).filter(|step| step.name.contains(text.as_str())).copied();
+        *steps = first.into_iter().chain(rest).collect();
+    }
     Ok(())
 }
 
@@ -195,11 +212,19 @@ fn print_logs(folder: &Path) -> Result<()> {
     logs.retain(|path| {
         path.extension().is_some_and(|e| e == "log" || e == "jsonl") && !path.ends_with("api-audit.log")
     });
-    logs.sort();
+    // Ours last: what is wrong is most often there.
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        !(name.starts_with("kube-") || name.starts_with("etcd") || name.starts_with("kwok"))
+    };
+    logs.sort_by_key(|path| (ours(path), path.clone()));
     for log in logs {
         let bytes = std::fs::read(&log)?;
         println!("---- the end of {}", log.display());
-        println!("{}", tail(&String::from_utf8_lossy(&bytes), TAIL));
+        let lines = if ours(&log) { TAIL } else { TAIL / 4 };
+        for line in tail(&String::from_utf8_lossy(&bytes), lines).lines() {
+            println!("{}", line.chars().take(WIDTH).collect::<String>());
+        }
     }
     println!("---- all of it is in {}", folder.display());
     Ok(())

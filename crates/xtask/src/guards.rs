@@ -2,6 +2,7 @@
 //!
 //! Each guard gives back what it found wrong, a line each. Each has a test that shows that it can fail.
 
+mod cores;
 mod docs;
 mod files;
 mod graph;
@@ -16,6 +17,7 @@ type Guard = (&'static str, fn() -> Result<Vec<String>>);
 const GUARDS: &[Guard] = &[
     ("arrows between crates point one way, and nothing pure reaches I/O", graph::check),
     ("clippy refuses clocks, files, threads and random order in pure crates", purity::check),
+    ("the cores of shard and operator name no clock, file, thread, socket or chance", cores::check),
     ("files are short, well named and free of paths of one machine", files::check),
     ("every command in a document is exercised", docs::check),
     ("links between documents lead somewhere", links::check),

@@ -206,7 +206,7 @@ mod tests {
     fn refused(arguments: &[&str]) -> String {
         match read(arguments) {
             Err(Failure::Usage(text)) => text,
-            Err(Failure::Run(error)) => panic!("{arguments:?} failed instead: {error}"),
+            Err(other) => panic!("{arguments:?} failed instead: {other:?}"),
             Ok(_) => panic!("{arguments:?} was taken"),
         }
     }

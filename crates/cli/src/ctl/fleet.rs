@@ -108,12 +108,24 @@ pub(crate) fn requirements(view: &NeedView) -> String {
     terms.chain(spread).collect::<Vec<_>>().join("; ")
 }
 
-/// Why a Need has no machine, for people; empty for one that is satisfied.
+/// Why a Need has no machine, or why the machines chosen for it are not coming, for people; empty when all is well.
 pub(crate) fn explain(view: &NeedView) -> String {
     use bigfleet_proto::v1alpha1::UnmetReason;
-    if view.satisfied {
+    if view.satisfied && view.note.is_empty() {
         return String::new();
     }
+    if view.satisfied {
+        return format!("its machines are chosen but not coming: {}", view.note);
+    }
+    if view.unmet_reason() == UnmetReason::Unspecified && !view.note.is_empty() {
+        return view.note.clone();
+    }
+    let also = if view.note.is_empty() { String::new() } else { format!("; {}", view.note) };
+    format!("{}{also}", unmet(view))
+}
+
+fn unmet(view: &NeedView) -> String {
+    use bigfleet_proto::v1alpha1::UnmetReason;
     let supply = view.matching_supply.unwrap_or_default();
     let more = if supply.capped { " (or more)" } else { "" };
     let counts = format!(
@@ -128,5 +140,25 @@ pub(crate) fn explain(view: &NeedView) -> String {
             format!("preempting all that may be preempted is not enough: {counts}")
         }
         UnmetReason::Unspecified => "the shard gives no reason".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bigfleet_proto::v1alpha1::UnmetReason;
+
+    fn view(satisfied: bool, reason: UnmetReason, note: &str) -> NeedView {
+        NeedView { satisfied, unmet_reason: reason.into(), note: note.into(), ..NeedView::default() }
+    }
+
+    #[test]
+    fn machines_that_are_decided_and_not_coming_are_explained() {
+        let none = UnmetReason::Unspecified;
+        assert_eq!(explain(&view(true, none, "")), "");
+        assert_eq!(explain(&view(true, none, "paused")), "its machines are chosen but not coming: paused");
+        assert_eq!(explain(&view(false, none, "the operator refuses")), "the operator refuses");
+        let both = explain(&view(false, UnmetReason::NoMatchingSupply, "paused"));
+        assert_eq!(both, "no machine of this shard could serve it; paused");
     }
 }

@@ -24,6 +24,7 @@ struct Row<'a> {
     residual: std::collections::BTreeMap<String, String>,
     age_cycles_unmet: i32,
     unmet_reason: &'static str,
+    note: &'a str,
     explanation: String,
 }
 
@@ -47,7 +48,7 @@ pub(super) async fn run(context: &Context, cluster: String, unmet: bool) -> Outc
             row.fingerprint.chars().take(8).collect(),
             or_dash(&row.group),
             row.priority.to_string(),
-            if row.satisfied { "satisfied" } else { "unmet" }.to_owned(),
+            status(view).to_owned(),
             row.claimed.to_string(),
             (row.bootstraps + row.provisions).to_string(),
             or_dash(&fleet::vector(&row.residual)),
@@ -56,6 +57,14 @@ pub(super) async fn run(context: &Context, cluster: String, unmet: bool) -> Outc
         ]
     });
     print(&render(context.headers.then_some(HEADERS), rows))
+}
+
+fn status(view: &bigfleet_proto::v1alpha1::NeedView) -> &'static str {
+    match (view.satisfied, view.note.is_empty()) {
+        (true, true) => "satisfied",
+        (true, false) => "waiting",
+        (false, _) => "unmet",
+    }
 }
 
 fn row(view: &bigfleet_proto::v1alpha1::NeedView) -> Row<'_> {
@@ -72,6 +81,7 @@ fn row(view: &bigfleet_proto::v1alpha1::NeedView) -> Row<'_> {
         residual: view.residual_deficit.clone().map(|r| r.resources).unwrap_or_default(),
         age_cycles_unmet: view.age_cycles_unmet,
         unmet_reason: view.unmet_reason().as_str_name(),
+        note: &view.note,
         explanation: fleet::explain(view),
     }
 }

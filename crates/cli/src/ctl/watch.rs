@@ -59,8 +59,10 @@ async fn look(context: &Context) -> anyhow::Result<Look> {
         let group = view.need.as_ref().map(|need| need.group.as_str()).unwrap_or_default();
         format!("{} {} {group}", view.cluster_id, view.profile_fingerprint).trim_end().to_owned()
     };
-    let why = |view: &bigfleet_proto::v1alpha1::NeedView| {
-        if view.satisfied { "satisfied".to_owned() } else { format!("unmet: {}", fleet::explain(view)) }
+    let why = |view: &bigfleet_proto::v1alpha1::NeedView| match (view.satisfied, fleet::explain(view)) {
+        (true, why) if why.is_empty() => "satisfied".to_owned(),
+        (true, why) => format!("satisfied, but {why}"),
+        (false, why) => format!("unmet: {why}"),
     };
     Ok(Look {
         machines: fleet::by_state(&machines),

@@ -6,5 +6,8 @@ mod crd_manifest;
 mod crd_objects;
 mod fake_api;
 mod leader;
+mod pods_examples;
+mod pods_kit;
+mod pods_table;
 mod shell_watch;
 mod shell_write;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bigfleet_operator::io::{Input, Node, Phase, Pod, UpcomingNode, Write, WriteError};
 use bigfleet_proto::v1alpha1::operator_message::Payload as Up;
 use bigfleet_proto::v1alpha1::shard_message::Payload as Down;
-use bigfleet_proto::v1alpha1::{MachineState, NodeStateUpdate, ReclaimInstruction};
+use bigfleet_proto::v1alpha1::{MachineState, ReclaimInstruction};
 use bigfleet_types::UnixNanos;
 
-use crate::core_kit::{Answer, Rig, frame, node, pod, state_update, strings, uid};
+use crate::core_kit::{Answer, Rig, node, pod, strings, uid};
 
 const DEADLINE: &str = "bigfleet.lucy.sh/drain-deadline";
 const CORDONED_BY: &str = "bigfleet.lucy.sh/cordoned-by";
@@ -63,7 +63,7 @@ fn acks(rig: &Rig, start: UnixNanos) -> Vec<(&str, i32, u64)> {
 }
 
 /// Pods that were to be evicted, with the grace in seconds, in order.
-fn evictions(writes: &[Write]) -> Vec<(&str, u64)> {
+pub(crate) fn evictions(writes: &[Write]) -> Vec<(&str, u64)> {
     writes
         .iter()
         .filter_map(|write| match write {
@@ -90,7 +90,7 @@ pub(crate) fn last_put(writes: Vec<Write>) -> Option<UpcomingNode> {
     })
 }
 
-fn refuse(message: &str) -> Answer {
+pub(crate) fn refuse(message: &str) -> Answer {
     Some(Err(WriteError::TooMany { retry_after: None, message: message.to_owned() }))
 }
 
@@ -438,75 +438,4 @@ fn a_drain_runs_on_without_a_session_and_says_so_later() {
     let object = last_put(rig.take_writes()).expect("a write");
     assert_eq!(object.phase, Phase::Failed);
     assert!(object.last_error.contains("2 pods remain"), "{object:?}");
-}
-
-#[test]
-fn no_drain_ends_before_its_pods_are_known() {
-    let mut rig = rig(&["m-1"], Vec::new());
-    rig.pods = None;
-    instruct(&mut rig, "i", &["m-1"], 60);
-    rig.seconds(30);
-    assert_eq!(rig.core.counters().drains_active, 1);
-    assert_eq!(rig.watched, ["n-1"]);
-    rig.input(Input::PodsListed("n-1".to_owned()));
-    assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into());
-}
-
-#[test]
-fn drill17_a_namesake_elsewhere_is_not_touched() {
-    let mut rig = rig(&["m-1"], vec![Pod { name: "db-0".to_owned(), ..pod("old", "n-1") }]);
-    rig.answer = Box::new(|write| match write {
-        Write::Evict { .. } => refuse("no"),
-        _ => Some(Ok(())),
-    });
-    instruct(&mut rig, "i", &["m-1"], 60);
-    // The old pod ends by itself and comes back on another node, before the eviction is tried again.
-    rig.input(Input::PodGone(uid("old")));
-    rig.input(Input::Pod(Arc::new(Pod { name: "db-0".to_owned(), ..pod("new", "n-2") })));
-    rig.seconds(60);
-    let writes = rig.take_writes();
-    assert_eq!(evictions(&writes), [("old", 30)], "every eviction names the uid that it means");
-}
-
-#[test]
-fn a_gone_node_is_an_empty_one() {
-    let mut rig = rig(&["m-1"], vec![pod("a", "n-1")]);
-    instruct(&mut rig, "i", &["m-1"], 60);
-    rig.input(Input::NodeGone("n-1".to_owned()));
-    assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into());
-}
-
-#[test]
-fn a_release_ends_the_drain() {
-    let mut rig = rig(&["m-1"], vec![pod("a", "n-1")]);
-    instruct(&mut rig, "i", &["m-1"], 600);
-    rig.take_writes();
-    let foreign =
-        NodeStateUpdate { cluster_id: "other".to_owned(), ..state_update("m-1", MachineState::Configured) };
-    rig.input(frame(Down::NodeStateUpdate(foreign)));
-    rig.seconds(700);
-    assert_eq!(rig.take_writes().len(), 1, "the object goes, nothing else");
-    assert_eq!(rig.watched, Vec::<String>::new());
-    assert_eq!(rig.core.counters().drain_results, [("released", 1)].into());
-}
-
-#[test]
-fn pods_are_listed_again_after_the_cordon() {
-    let mut rig = rig(&["m-1"], Vec::new());
-    rig.answer = Box::new(|write| match write {
-        Write::Cordon { .. } => Some(Err(WriteError::Other("down".to_owned()))),
-        _ => Some(Ok(())),
-    });
-    instruct(&mut rig, "i", &["m-1"], 60);
-    rig.seconds(8);
-    assert_eq!(rig.watched, ["n-1"], "evictions begin without the cordon");
-    assert_eq!(rig.core.counters().drains_active, 1, "but an open node is not empty for good");
-    // A pod is bound that the first list does not have, and then the cordon succeeds.
-    rig.pods = Some(vec![Arc::new(pod("late", "n-1"))]);
-    rig.answer = Box::new(|_| Some(Ok(())));
-    rig.take_writes();
-    rig.seconds(5);
-    assert_eq!(evictions(&rig.take_writes()), [("late", 30)]);
-    rig.input(Input::PodGone(uid("late")));
-    assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into());
 }

@@ -11,6 +11,7 @@ mod matching;
 mod phase1;
 mod phase2;
 mod phase3;
+mod properties;
 mod single_rules;
 mod spread;
 mod verdicts;

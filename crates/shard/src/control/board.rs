@@ -21,14 +21,14 @@ pub(super) struct Board {
 pub(super) struct Busy {
     pub(super) slots: usize,
     pub(super) releases: usize,
-    /// Blobs asked for, by cluster.
-    pub(super) fetching: BTreeMap<ClusterId, usize>,
+    /// Those that wait for an operator, by cluster.
+    pub(super) waiting: BTreeMap<ClusterId, usize>,
 }
 
 /// What may be busy.
 pub(super) struct Limits {
     pub(super) slots: usize,
-    pub(super) fetching: usize,
+    pub(super) waiting: usize,
 }
 
 /// Names an action across cycles.
@@ -75,10 +75,17 @@ impl Board {
             return None;
         }
         let share = (limits.slots / 8).max(1);
+        // Whoever needs an operator that keeps others waiting does not begin.
+        let open = |work: &Work| {
+            let busy = work.action.cluster.as_ref().and_then(|cluster| busy.waiting.get(cluster));
+            !matches!(work.kind(), ActionKind::Bootstrap | ActionKind::Reclaim)
+                || busy.is_none_or(|n| *n < limits.waiting)
+        };
+        let take = |queue: &mut VecDeque<Work>| queue.iter().position(open).and_then(|i| queue.remove(i));
         let others = !self.preempts.is_empty() || !self.acquisitions.is_empty();
         if busy.releases < share
             && !(others && self.turn)
-            && let Some(release) = self.releases.pop_front()
+            && let Some(release) = take(&mut self.releases)
         {
             self.turn = true;
             return Some(release);
@@ -87,13 +94,6 @@ impl Board {
         if let Some(preempt) = self.preempts.pop_front() {
             return Some(preempt);
         }
-        let open = |work: &Work| {
-            let busy = work.action.cluster.as_ref().and_then(|cluster| busy.fetching.get(cluster));
-            work.kind() != ActionKind::Bootstrap || busy.is_none_or(|n| *n < limits.fetching)
-        };
-        match self.acquisitions.iter().position(open) {
-            Some(i) => self.acquisitions.remove(i),
-            None => self.releases.pop_front(),
-        }
+        take(&mut self.acquisitions).or_else(|| take(&mut self.releases))
     }
 }

@@ -1,9 +1,10 @@
 //! When an operator does not deliver blobs: a cluster that is silent, and a profile that its operator refuses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_types::{ClusterId, Fingerprint, MachineId, UnixNanos};
+use bigfleet_types::{ClusterId, Fingerprint, MachineId, Need, UnixNanos};
 use tracing::warn;
 
 use super::Control;
@@ -11,6 +12,9 @@ use super::cooldown::Backoff;
 use super::schedule::Timer;
 
 const SILENT_LIMIT: u32 = 3;
+const LONGEST_REFUSAL: Duration = Duration::from_secs(600);
+/// How much of an operator's words is kept.
+const REASON_CHARS: usize = 200;
 
 #[derive(Debug, Default)]
 struct Silence {
@@ -18,11 +22,18 @@ struct Silence {
     pause: Option<Backoff>,
 }
 
+/// A profile that an operator does not bootstrap, as far as is known.
+#[derive(Debug)]
+struct Refusal {
+    pause: Backoff,
+    reason: Arc<str>,
+}
+
 /// Pauses of blob fetching.
 #[derive(Debug, Default)]
 pub(super) struct Bootstraps {
     silent: BTreeMap<ClusterId, Silence>,
-    refused: BTreeMap<(ClusterId, Fingerprint), Backoff>,
+    refused: BTreeMap<(ClusterId, Fingerprint), Refusal>,
 }
 
 impl Bootstraps {
@@ -42,15 +53,42 @@ impl Bootstraps {
         Some(pause.until)
     }
 
-    fn refuse(&mut self, cluster: &ClusterId, fingerprint: Fingerprint, now: UnixNanos) -> UnixNanos {
+    fn refuse(
+        &mut self,
+        cluster: &ClusterId,
+        fingerprint: Fingerprint,
+        now: UnixNanos,
+        reason: &str,
+    ) -> UnixNanos {
         let key = (cluster.clone(), fingerprint);
-        let before = self.refused.get(&key).copied();
+        // What was refused long ago says little about how long to wait now.
+        let before = self.refused.get(&key).map(|refusal| refusal.pause);
+        let before = before.filter(|before| now.since(before.until) < LONGEST_REFUSAL);
         if let Some(before) = before.filter(|before| before.until > now) {
             return before.until;
         }
-        let pause = Backoff::next(before, now, Duration::from_secs(60), Duration::from_secs(600));
-        self.refused.insert(key, pause);
+        let pause = Backoff::next(before, now, Duration::from_secs(60), LONGEST_REFUSAL);
+        let reason = reason.chars().take(REASON_CHARS).collect::<String>().into();
+        self.refused.insert(key, Refusal { pause, reason });
         pause.until
+    }
+
+    /// The demand of a cluster: refusals of profiles that it does not ask for any more are forgotten.
+    pub(super) fn demanded(&mut self, cluster: &ClusterId, needs: &[Arc<Need>]) {
+        if self.refused.keys().any(|(known, _)| known == cluster) {
+            let asked: BTreeSet<Fingerprint> = needs.iter().map(|need| need.profile.fingerprint()).collect();
+            self.refused.retain(|(known, fingerprint), _| known != cluster || asked.contains(fingerprint));
+        }
+    }
+
+    /// Whether any refusal is on record.
+    pub(super) fn has_refusals(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Why the operator refused to bootstrap the profile when it was last asked. Known until it accepts.
+    pub(super) fn refusal(&self, cluster: &ClusterId, fingerprint: Fingerprint) -> Option<&Arc<str>> {
+        self.refused.get(&(cluster.clone(), fingerprint)).map(|refusal| &refusal.reason)
     }
 
     pub(super) fn accepted(&mut self, cluster: &ClusterId, fingerprint: Fingerprint) {
@@ -65,7 +103,7 @@ impl Bootstraps {
 
     /// Whether the operator refused to bootstrap the profile a short while ago.
     pub(super) fn is_refused(&self, cluster: &ClusterId, fingerprint: Fingerprint, now: UnixNanos) -> bool {
-        self.refused.get(&(cluster.clone(), fingerprint)).is_some_and(|pause| pause.until > now)
+        self.refused.get(&(cluster.clone(), fingerprint)).is_some_and(|refusal| refusal.pause.until > now)
     }
 }
 
@@ -92,7 +130,7 @@ impl Control {
         if let Some((cluster, need, _)) = flight.work.as_ref().and_then(|work| work.target()) {
             let (cluster, fingerprint) = (cluster.clone(), need.profile.fingerprint());
             warn!(%cluster, profile = %fingerprint, "the operator cannot bootstrap this profile: {message}");
-            let until = self.bootstraps.refuse(&cluster, fingerprint, now);
+            let until = self.bootstraps.refuse(&cluster, fingerprint, now, message);
             self.timers.set(until, Timer::Wake);
         }
         if self.fleet.flight_mut(id).is_some_and(|flight| flight.reissued) {
@@ -100,5 +138,28 @@ impl Control {
         } else {
             self.abandon(now, id, "blob_error", message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_back_off_decay_and_go_with_the_demand() {
+        let at = |s: u64| UnixNanos(0).after(Duration::from_secs(s));
+        let a = ClusterId::parse("a").unwrap();
+        let profile = Fingerprint::parse("00112233445566778899aabbccddeeff").unwrap();
+        let mut bootstraps = Bootstraps::default();
+        assert_eq!(bootstraps.refuse(&a, profile, at(0), "no"), at(60));
+        assert_eq!(bootstraps.refuse(&a, profile, at(1), "no"), at(60), "one burst counts once");
+        assert_eq!(bootstraps.refuse(&a, profile, at(61), "no"), at(181));
+        assert!(bootstraps.is_refused(&a, profile, at(180)) && !bootstraps.is_refused(&a, profile, at(181)));
+        assert!(bootstraps.refusal(&a, profile).is_some(), "on record until it is accepted");
+        assert_eq!(bootstraps.refuse(&a, profile, at(181 + 600), "no"), at(181 + 660), "long ago");
+        bootstraps.demanded(&ClusterId::parse("b").unwrap(), &[]);
+        assert!(bootstraps.has_refusals());
+        bootstraps.demanded(&a, &[]);
+        assert!(!bootstraps.has_refusals());
     }
 }

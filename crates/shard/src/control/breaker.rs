@@ -32,6 +32,11 @@ impl Breaker {
         self.open.map(|backoff| backoff.until)
     }
 
+    /// Whether the one probe of an open breaker is under way.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.open.is_some() && self.probe.is_some()
+    }
+
     /// Whether an action on this machine may begin or go on.
     pub(crate) fn allows(&self, id: &MachineId, now: UnixNanos) -> bool {
         match (&self.open, &self.probe) {

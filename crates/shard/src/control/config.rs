@@ -95,9 +95,9 @@ impl Config {
         }
     }
 
-    /// Bootstrap requests of one cluster in flight at once.
+    /// How many workers may wait for the operator of one cluster at once. Preempts are above it.
     #[must_use]
-    pub fn bootstraps_per_cluster(&self) -> usize {
+    pub fn waits_per_cluster(&self) -> usize {
         usize::try_from((self.execute_concurrency / 4).max(4)).unwrap_or(usize::MAX)
     }
 }

@@ -1,11 +1,10 @@
 //! One decision cycle: decide, apply the rails, hand the actions to the workers, tell readers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_engine::{Action, ActionKind, Decisions, Shortfall};
-use bigfleet_types::{MachineState, NeedKey, Resources, UnixNanos};
+use bigfleet_engine::{Action, ActionKind, Decisions};
+use bigfleet_types::{MachineState, UnixNanos};
 use tracing::{info, warn};
 
 use super::Control;
@@ -23,8 +22,6 @@ enum Skip {
     Duplicate,
     /// The operator is away.
     NoSession,
-    /// The operator refuses the profile.
-    Refused,
 }
 
 impl Control {
@@ -57,12 +54,13 @@ impl Control {
         self.deadline = self.engine.next_deadline(now).filter(|at| *at > now);
 
         let begun = self.stopwatch();
+        self.fleet.sweep();
         self.send_hints(now);
-        let mut refused = Vec::new();
+        let notes = self.notes(now, &decisions);
         if paused || self.config.dry_run {
             self.withhold(&decisions, paused);
         } else {
-            refused = self.dispatch(now, &decisions);
+            self.dispatch(now, &decisions);
         }
         self.phase("emit", since(begun, self.stopwatch()));
 
@@ -71,9 +69,11 @@ impl Control {
         self.phase("execute", since(begun, self.stopwatch()));
 
         let interval = self.config.cycle_interval;
-        let unmet_age = self.ledger.update(now, interval, &decisions, refused, &self.fleet);
+        let unmet_age = self.ledger.update(now, interval, &decisions, notes.shortfalls, &self.fleet);
+        self.forget_the_long_gone(now);
         self.publish(now, &decisions);
-        let published = Published { cycle: self.cycle, computed_at: now, decisions, unmet_age };
+        let notes = notes.by_verdict;
+        let published = Published { cycle: self.cycle, computed_at: now, decisions, unmet_age, notes };
         self.outputs.push_back(Output::Publish(Arc::new(published)));
         if let Some(took) = since(started, self.stopwatch()) {
             self.metrics.cycle_duration_seconds.observe(took.as_secs_f64());
@@ -103,10 +103,9 @@ impl Control {
         }
     }
 
-    /// Hands what still fits to the workers. Gives the deficits of Needs whose operator refuses to bootstrap them.
-    fn dispatch(&mut self, now: UnixNanos, decisions: &Decisions) -> Vec<Shortfall> {
+    /// Hands what still fits to the workers.
+    fn dispatch(&mut self, now: UnixNanos, decisions: &Decisions) {
         let mut actions: Vec<&Action> = Vec::with_capacity(decisions.actions.len());
-        let mut refused: BTreeMap<&NeedKey, Resources> = BTreeMap::new();
         for action in &decisions.actions {
             match self.fits(now, action) {
                 Ok(()) => actions.push(action),
@@ -116,13 +115,6 @@ impl Control {
                 }
                 Err(Skip::NoSession) => {
                     self.metrics.reclaims_deferred_no_session.inc();
-                }
-                Err(Skip::Refused) => {
-                    let capacity = self.fleet.get(&action.machine).map(|record| record.machine.capacity());
-                    if let (Some(key), Some(capacity)) = (&action.need_key, capacity) {
-                        let sum = refused.entry(key).or_default();
-                        *sum = sum.add(capacity);
-                    }
                 }
             }
         }
@@ -148,19 +140,6 @@ impl Control {
             }
             self.posted.push(key);
         }
-        // What the skipped machines would have covered, on top of what is missing anyway.
-        let verdicts = decisions.verdicts.iter().filter_map(|v| Some((v, refused.get(&v.key)?)));
-        verdicts
-            .filter(|(verdict, _)| decisions.shortfalls.iter().all(|s| s.key != verdict.key))
-            .map(|(verdict, skipped)| {
-                let all = &verdict.need.aggregate;
-                let missing = verdict.residual.add(skipped);
-                let deficit = Resources::from_amounts(
-                    all.iter().map(|(name, amount)| (name.clone(), amount.min(missing.get(name.as_str())))),
-                );
-                Shortfall { key: verdict.key.clone(), need: verdict.need.clone(), deficit, preempted: false }
-            })
-            .collect()
     }
 
     /// Whether an action still fits the machine and may begin now.
@@ -194,7 +173,7 @@ impl Control {
                     .as_ref()
                     .is_some_and(|key| self.bootstraps.is_refused(cluster, key.fingerprint, now)) =>
             {
-                Err(Skip::Refused)
+                Err(Skip::Quiet)
             }
             _ => Ok(()),
         }

@@ -107,6 +107,7 @@ impl Control {
         if accept {
             demand.accepted = Some(now);
             demand.needs = rows.iter().cloned().map(Arc::new).collect();
+            self.bootstraps.demanded(cluster, &demand.needs);
             self.engine.apply(Event::Demand { cluster: cluster.clone(), rows, at: now });
             self.dirty = true;
         }
@@ -123,7 +124,9 @@ impl Control {
                 buckets[usize::from(need.profile.interruption().number())] += 1;
                 rows += 1;
             }
-            if let Some(accepted) = demand.accepted {
+            if let Some(accepted) = demand.accepted
+                && !self.sessions.is_forgotten(cluster)
+            {
                 let labels = [("cluster", cluster.to_string())];
                 let age = self.metrics.rollup_age_seconds.get_or_create_owned(&labels);
                 age.set(now.since(accepted).as_secs_f64());

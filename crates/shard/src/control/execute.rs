@@ -13,7 +13,7 @@ use super::Control;
 use super::board::{Busy, Limits};
 use super::config::{BLOB_SAFETY, RECLAIM_ACK_WAIT};
 use super::flight::{Flight, Operation, Stage, Work};
-use super::notify::node_labels;
+use super::notify::{node_key, node_labels};
 use super::record::Record;
 use super::schedule::{Call, Timer};
 use crate::io::{Blob, Lane, Mutation, Output, SessionId};
@@ -29,35 +29,36 @@ impl Control {
         if self.is_halted() || self.board.len() == 0 {
             return;
         }
-        let mut busy = Busy { slots: 0, releases: 0, fetching: BTreeMap::new() };
+        let mut busy = Busy { slots: 0, releases: 0, waiting: BTreeMap::new() };
         for (_, flight) in self.fleet.in_flight().filter(|(_, flight)| flight.holds_slot()) {
             busy.slots += 1;
             busy.releases += usize::from(flight.is_release());
-            if let Some(cluster) = flight.fetching_from() {
-                *busy.fetching.entry(cluster.clone()).or_default() += 1;
+            if let Some(cluster) = flight.waits_for() {
+                *busy.waiting.entry(cluster.clone()).or_default() += 1;
             }
         }
         let limits = Limits {
             slots: usize::try_from(self.config.execute_concurrency.max(1)).unwrap_or(usize::MAX),
-            fetching: self.config.bootstraps_per_cluster(),
+            waiting: self.config.waits_per_cluster(),
         };
         loop {
             if self.breaker.is_open() && self.breaker.until().is_none_or(|until| until > now) {
                 return;
             }
-            let Some(work) = self.board.next(&busy, &limits) else { return };
-            let id = work.action.machine.clone();
-            if !self.breaker.allows(&id, now) {
+            // While a probe is under way nothing else begins, and nothing is taken from the board for it.
+            if self.breaker.is_probing() {
                 return;
             }
+            let Some(work) = self.board.next(&busy, &limits) else { return };
+            let id = work.action.machine.clone();
             self.breaker.begins(&id);
             self.start(now, work);
             match self.fleet.get(&id).and_then(|record| record.flight.as_deref()) {
                 Some(flight) if flight.holds_slot() => {
                     busy.slots += 1;
                     busy.releases += usize::from(flight.is_release());
-                    if let Some(cluster) = flight.fetching_from() {
-                        *busy.fetching.entry(cluster.clone()).or_default() += 1;
+                    if let Some(cluster) = flight.waits_for() {
+                        *busy.waiting.entry(cluster.clone()).or_default() += 1;
                     }
                 }
                 _ => self.breaker.ends(&id),
@@ -274,7 +275,10 @@ impl Control {
         }
         self.timers.set(deadline, Timer::Stage(id.clone()));
         self.sessions.instructions.insert(instruction, id.clone());
-        self.send(session, Payload::ReclaimInstruction(message));
+        // A state told before must not be heard after it: CONFIGURED behind an instruction calls it off.
+        let lane = Lane::Behind(node_key(id));
+        let message = Box::new(ShardMessage { payload: Some(Payload::ReclaimInstruction(message)) });
+        self.outputs.push_back(Output::Send { session, lane, message });
     }
 
     /// The operator began a drain.
@@ -359,11 +363,9 @@ impl Control {
             }
             Stage::Instructed { instruction } => {
                 self.sessions.instructions.remove(instruction);
-                // The operator has cordoned its node, or is about to: the drain is off.
-                if let Some(machine) = self.fleet.get(id).map(|record| record.machine.clone())
-                    && let Some(cluster) = &machine.cluster
-                {
-                    self.send_node(cluster, &machine, machine.state);
+                // The operator has cordoned its node, or is about to. One that comes after it hears of every machine.
+                if outcome != "no_session" {
+                    self.send_drain_is_off(id);
                 }
             }
             Stage::Call { .. } | Stage::Watch(_) => {}

@@ -120,9 +120,9 @@ impl Flight {
         self.work.as_ref().is_some_and(|work| matches!(work.kind(), ActionKind::Reclaim | ActionKind::Delete))
     }
 
-    /// The cluster whose operator it asked for a blob.
-    pub(crate) fn fetching_from(&self) -> Option<&ClusterId> {
-        let fetching = matches!(self.stage, Stage::Blob { .. });
-        self.work.as_ref().filter(|_| fetching)?.action.cluster.as_ref()
+    /// The cluster whose operator it waits for.
+    pub(crate) fn waits_for(&self) -> Option<&ClusterId> {
+        let waits = matches!(self.stage, Stage::Blob { .. } | Stage::Instructed { .. });
+        self.work.as_ref().filter(|_| waits)?.action.cluster.as_ref()
     }
 }

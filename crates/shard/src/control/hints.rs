@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigfleet_proto::v1alpha1::{
     AvailableCapacityUpdate, ShardMessage, available_capacity_update::Confidence, shard_message::Payload,
@@ -10,6 +11,9 @@ use bigfleet_types::{ClusterId, Fingerprint, MachineState, NanoDollars, Profile,
 
 use super::Control;
 use crate::io::{Lane, Output};
+
+/// A hint that stays the same is sent again after this time: operators drop what they do not hear for long.
+const REFRESH: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Hint {
@@ -60,7 +64,7 @@ impl Control {
                 }
                 let matching = hints.matching.entry(fingerprint).or_default();
                 let hint = *computed.entry(fingerprint).or_insert_with(|| self.hint(now, profile, matching));
-                if last.is_some_and(|(before, _)| *before == hint) {
+                if last.is_some_and(|(before, at)| *before == hint && now.since(*at) < REFRESH) {
                     continue;
                 }
                 sent.insert(fingerprint, (hint, now));
@@ -83,7 +87,8 @@ impl Control {
                 matching.classes.push(number);
             }
         }
-        matching.seen = stock.len();
+        matching.seen = stock.next();
+        matching.classes.retain(|number| stock.class(*number).is_some());
         let (mut idle, mut speculative, mut later) = (0u32, 0u32, 0u32);
         let (mut idle_cost, mut speculative_cost) = (None, None);
         let cheaper = |known: &mut Option<NanoDollars>, price: Option<&NanoDollars>| {

@@ -46,6 +46,11 @@ impl Inventory {
         &self.stock
     }
 
+    /// Frees what vanished machines left behind.
+    pub(super) fn sweep(&mut self) {
+        self.stock.sweep();
+    }
+
     /// Machines of which a cluster's operator hears, by id.
     pub(crate) fn of(&self, cluster: &ClusterId) -> impl Iterator<Item = &MachineId> {
         self.by_audience.get(cluster).into_iter().flatten()

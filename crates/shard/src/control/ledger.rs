@@ -40,7 +40,8 @@ impl Ledger {
         self.shortfalls.iter()
     }
 
-    /// Takes in a decision. `refused` are deficits that the engine does not know of.
+    /// Takes in a decision. `refused` are deficits that the engine does not know of, or not
+    /// all of.
     pub(super) fn update(
         &mut self,
         now: UnixNanos,
@@ -51,7 +52,9 @@ impl Ledger {
     ) -> Vec<u32> {
         let ticks = self.ticks(now, interval);
         let mut before = std::mem::take(&mut self.shortfalls);
-        for shortfall in decisions.shortfalls.iter().cloned().chain(refused) {
+        let overruled: BTreeSet<NeedKey> = refused.iter().map(|shortfall| shortfall.key.clone()).collect();
+        let found = decisions.shortfalls.iter().filter(|shortfall| !overruled.contains(&shortfall.key));
+        for shortfall in found.cloned().chain(refused) {
             let old = before.remove(&shortfall.key);
             let (since, age) = old.map_or((now, 1), |old| (old.since, old.age.saturating_add(ticks)));
             let entry = Deficit { need: shortfall.need, deficit: shortfall.deficit, since, age };
@@ -61,7 +64,7 @@ impl Ledger {
         let mut before = std::mem::take(&mut self.unmet);
         let mut ages = Vec::with_capacity(decisions.verdicts.len());
         for verdict in &decisions.verdicts {
-            let age = if verdict.satisfied {
+            let age = if verdict.satisfied && !overruled.contains(&verdict.key) {
                 0
             } else {
                 let age = before.remove(&verdict.key).map_or(1, |age| age.saturating_add(ticks));

@@ -7,7 +7,7 @@ use bigfleet_proto::v1alpha1::{self as wire, ShardMessage, shard_message::Payloa
 use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos, keys};
 
 use super::Control;
-use super::flight::Operation;
+use super::flight::{Operation, Stage};
 use super::record::Record;
 use super::schedule::Timer;
 use crate::io::{Lane, Output};
@@ -64,8 +64,14 @@ impl Control {
         if let Some(cluster) = &audience
             && !waits_for_its_cluster
         {
+            // After an instruction this state means that the drain is off, and nothing else may say so.
+            let instructed = record
+                .flight
+                .as_deref()
+                .is_some_and(|flight| matches!(flight.stage, Stage::Instructed { .. }));
             let news = before.as_ref().is_none_or(|told| {
-                told.audience != audience || moved || looks_different(&told.machine, &machine)
+                let differs = !instructed && looks_different(&told.machine, &machine);
+                told.audience != audience || moved || differs
             });
             self.sessions.endings.forget(cluster, id);
             if news {
@@ -141,8 +147,19 @@ impl Control {
         machine: &Arc<Machine>,
         state: MachineState,
     ) {
-        self.sessions.endings.remember(now, cluster, machine.clone(), state);
+        let opened = self.sessions.opened(cluster);
+        let lost = self.sessions.endings.remember(now, opened, cluster, machine.clone(), state);
+        self.metrics.endings_dropped.inc_by(u64::try_from(lost).unwrap_or(u64::MAX));
         self.send_node(cluster, machine, state);
+    }
+
+    /// Tells an operator that it is to undo what an instruction made it begin. In the lane of instructions, so that it
+    /// comes behind the one that it calls off, whatever else waits.
+    pub(super) fn send_drain_is_off(&mut self, id: &MachineId) {
+        let Some(machine) = self.fleet.get(id).map(|record| record.machine.clone()) else { return };
+        let Some(cluster) = &machine.cluster else { return };
+        let Some(session) = self.sessions.of(cluster) else { return };
+        self.send(session, Payload::NodeStateUpdate(node_update(cluster, &machine, machine.state)));
     }
 
     /// Tells a cluster about a machine, if its operator is there.
@@ -177,10 +194,15 @@ pub(super) fn node_labels(machine: &Machine) -> std::collections::BTreeMap<Strin
     labels
 }
 
+/// The key under which the frames of a machine's state replace each other.
+pub(super) fn node_key(id: &MachineId) -> String {
+    format!("node:{id}")
+}
+
 fn node_update(cluster: &ClusterId, machine: &Machine, state: MachineState) -> wire::NodeStateUpdate {
     let failed = state == MachineState::Failed;
     wire::NodeStateUpdate {
-        supersedes_key: format!("node:{}", machine.id),
+        supersedes_key: node_key(&machine.id),
         machine_id: machine.id.to_string(),
         cluster_id: cluster.to_string(),
         state: i32::from(state.number()),

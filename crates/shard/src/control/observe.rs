@@ -22,8 +22,11 @@ impl Control {
     }
 
     /// A record was refused: the last good one stays.
-    pub(super) fn refuse(&self, id: Option<&MachineId>, refused: &Refused) {
+    pub(super) fn refuse(&mut self, now: UnixNanos, id: Option<&MachineId>, refused: &Refused) {
         self.metrics.machines_rejected.get_or_create(&[("reason", refused.reason)]).inc();
+        if !self.seldom.allows_record(id, refused.reason, now) {
+            return;
+        }
         warn!(
             machine = id.map_or("", MachineId::as_str),
             reason = refused.reason,
@@ -38,7 +41,7 @@ impl Control {
         let Some(record) = self.fleet.get(id) else {
             let homeless = reported.state == MachineState::Configuring && reported.cluster.is_none();
             if homeless {
-                return self.refuse(Some(id), &no_cluster());
+                return self.refuse(now, Some(id), &no_cluster());
             }
             self.insert(now, reported.clone());
             self.dirty = true;
@@ -46,7 +49,7 @@ impl Control {
         };
         let before = record.machine.clone();
         let Ok(merged) = merge(&before, reported) else {
-            return self.refuse(Some(id), &no_cluster());
+            return self.refuse(now, Some(id), &no_cluster());
         };
         if let Some(machine) = merged {
             let after = machine.state;

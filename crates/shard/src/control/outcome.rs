@@ -59,7 +59,7 @@ impl Control {
         let machine = match self.check_ack(id, operation, ack) {
             Ok(machine) => machine,
             Err(refused) => {
-                self.refuse(Some(id), &refused);
+                self.refuse(now, Some(id), &refused);
                 if !reissued {
                     self.strike(now, id);
                     self.report(work.as_deref(), Self::error_outcome(operation), &refused.message, ack);

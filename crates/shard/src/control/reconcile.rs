@@ -128,7 +128,7 @@ impl Control {
         self.count_violations(reported);
         match &reported.record {
             Ok(machine) => self.adopt(now, machine),
-            Err(refused) => self.refuse(reported.id.as_ref(), refused),
+            Err(refused) => self.refuse(now, reported.id.as_ref(), refused),
         }
     }
 

@@ -8,6 +8,8 @@ use bigfleet_types::{MachineId, UnixNanos};
 use super::config::GETS_AT_ONCE;
 use crate::io::CallId;
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Something to look at later. Timers are never cancelled: whoever looks finds out whether there is still a reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
@@ -131,6 +133,7 @@ impl Gets {
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
     last: BTreeMap<&'static str, UnixNanos>,
+    records: BTreeMap<(Option<MachineId>, &'static str), UnixNanos>,
 }
 
 impl Seldom {
@@ -141,5 +144,40 @@ impl Seldom {
             self.last.insert(line, now);
         }
         due
+    }
+
+    /// Whether the line about a bad record is due: once a minute for each machine and reason.
+    pub(crate) fn allows_record(
+        &mut self,
+        id: Option<&MachineId>,
+        reason: &'static str,
+        now: UnixNanos,
+    ) -> bool {
+        if self.allows("records", now, MINUTE) {
+            self.records.retain(|_, last| now.since(*last) < MINUTE);
+        }
+        let key = (id.cloned(), reason);
+        let due = self.records.get(&key).is_none_or(|last| now.since(*last) >= MINUTE);
+        if due {
+            self.records.insert(key, now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_record_is_mentioned_once_a_minute_for_each_machine_and_reason() {
+        let at = |s: u64| UnixNanos(0).after(Duration::from_secs(s));
+        let (mut seldom, id) = (Seldom::default(), MachineId::trusted("m".to_owned()));
+        assert!(seldom.allows_record(Some(&id), "price", at(0)));
+        assert!(seldom.allows_record(Some(&id), "structural", at(0)));
+        assert!(seldom.allows_record(None, "price", at(0)));
+        assert!((1..60).all(|s| !seldom.allows_record(Some(&id), "price", at(s))));
+        assert!(seldom.allows_record(Some(&id), "price", at(60)));
+        assert_eq!(seldom.records.len(), 1, "what is long past is forgotten");
     }
 }

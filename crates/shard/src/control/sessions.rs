@@ -1,37 +1,43 @@
 //! Operators: who is connected, what they were asked, and which endings they may have missed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use bigfleet_engine::ActionKind;
 use bigfleet_proto::v1alpha1::{Acknowledgement, ShardMessage, shard_message::Payload};
-use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos};
+use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 use tracing::info;
 
 use super::Control;
+use super::endings::Endings;
 use super::flight::Stage;
 use crate::io::{CloseReason, Lane, Output, SessionId};
 
-const ENDINGS_PER_CLUSTER: usize = 10_000;
-const ENDINGS_LAST: Duration = Duration::from_secs(24 * 3600);
-/// A frame that an open session has had for this long was written, or the session would have been closed.
-const SURELY_WRITTEN: Duration = Duration::from_secs(120);
+/// The series of a cluster that has been away for this long are taken out.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The connected operators.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    by_cluster: BTreeMap<ClusterId, SessionId>,
+    by_cluster: BTreeMap<ClusterId, (SessionId, UnixNanos)>,
     by_session: BTreeMap<SessionId, ClusterId>,
     /// Bootstrap requests that wait for an answer.
     pub(super) requests: BTreeMap<String, MachineId>,
     /// Reclaim instructions that wait for an acknowledgement.
     pub(super) instructions: BTreeMap<String, MachineId>,
     pub(super) endings: Endings,
+    /// Clusters without a session, since when, and whether their series have been taken out.
+    gone: BTreeMap<ClusterId, (UnixNanos, bool)>,
 }
 
 impl Sessions {
     pub(super) fn of(&self, cluster: &ClusterId) -> Option<SessionId> {
-        self.by_cluster.get(cluster).copied()
+        self.by_cluster.get(cluster).map(|(session, _)| *session)
+    }
+
+    /// Since when the cluster's session has been open.
+    pub(super) fn opened(&self, cluster: &ClusterId) -> Option<UnixNanos> {
+        self.by_cluster.get(cluster).map(|(_, at)| *at)
     }
 
     /// The cluster that a session speaks for, as long as it is the newest of that cluster.
@@ -40,86 +46,49 @@ impl Sessions {
     }
 
     pub(super) fn clusters(&self) -> impl Iterator<Item = (&ClusterId, SessionId)> {
-        self.by_cluster.iter().map(|(cluster, session)| (cluster, *session))
+        self.by_cluster.iter().map(|(cluster, (session, _))| (cluster, *session))
     }
 
-    fn install(&mut self, session: SessionId, cluster: &ClusterId) -> Option<SessionId> {
-        let before = self.by_cluster.insert(cluster.clone(), session);
-        if let Some(before) = before {
+    /// Whether the series of a cluster have been taken out because it has been away for so long.
+    pub(super) fn is_forgotten(&self, cluster: &ClusterId) -> bool {
+        self.gone.get(cluster).is_some_and(|(_, forgotten)| *forgotten)
+    }
+
+    fn install(
+        &mut self,
+        now: UnixNanos,
+        session: SessionId,
+        cluster: &ClusterId,
+    ) -> Option<(SessionId, UnixNanos)> {
+        self.gone.remove(cluster);
+        let before = self.by_cluster.insert(cluster.clone(), (session, now));
+        if let Some((before, _)) = before {
             self.by_session.remove(&before);
         }
         self.by_session.insert(session, cluster.clone());
         before
     }
 
-    fn uninstall(&mut self, session: SessionId) -> Option<ClusterId> {
+    fn uninstall(&mut self, now: UnixNanos, session: SessionId) -> Option<(ClusterId, UnixNanos)> {
         let cluster = self.by_session.remove(&session)?;
-        self.by_cluster.remove(&cluster);
-        Some(cluster)
-    }
-}
-
-#[derive(Debug)]
-struct Ending {
-    at: UnixNanos,
-    machine: Arc<Machine>,
-    state: MachineState,
-}
-
-/// Bindings that ended, for operators that may not have heard of it.
-#[derive(Debug, Default)]
-pub(super) struct Endings(BTreeMap<ClusterId, BTreeMap<MachineId, Ending>>);
-
-impl Endings {
-    pub(super) fn remember(
-        &mut self,
-        now: UnixNanos,
-        cluster: &ClusterId,
-        machine: Arc<Machine>,
-        state: MachineState,
-    ) {
-        let endings = self.0.entry(cluster.clone()).or_default();
-        if endings.len() >= ENDINGS_PER_CLUSTER {
-            endings.retain(|_, ending| now.since(ending.at) < ENDINGS_LAST);
-        }
-        if endings.len() < ENDINGS_PER_CLUSTER {
-            endings.insert(machine.id.clone(), Ending { at: now, machine, state });
-        }
-    }
-
-    /// The machine serves the cluster again.
-    pub(super) fn forget(&mut self, cluster: &ClusterId, id: &MachineId) {
-        if let Some(endings) = self.0.get_mut(cluster) {
-            endings.remove(id);
-        }
-    }
-
-    /// The session ended: what it had for long enough was written.
-    fn written(&mut self, now: UnixNanos, cluster: &ClusterId) {
-        if let Some(endings) = self.0.get_mut(cluster) {
-            endings.retain(|_, ending| now.since(ending.at) < SURELY_WRITTEN);
-        }
-    }
-
-    fn of(&self, now: UnixNanos, cluster: &ClusterId) -> Vec<(Arc<Machine>, MachineState)> {
-        let endings = self.0.get(cluster).into_iter().flat_map(BTreeMap::values);
-        let fresh = endings.filter(|ending| now.since(ending.at) < ENDINGS_LAST);
-        fresh.map(|ending| (ending.machine.clone(), ending.state)).collect()
+        let (_, opened) = self.by_cluster.remove(&cluster)?;
+        self.gone.insert(cluster.clone(), (now, false));
+        Some((cluster, opened))
     }
 }
 
 impl Control {
     /// An operator said Hello: it is greeted and told of all its machines.
     pub(super) fn session_opened(&mut self, now: UnixNanos, session: SessionId, cluster: &ClusterId) {
-        let before = self.sessions.install(session, cluster);
+        let before = self.sessions.install(now, session, cluster);
         let event = if before.is_some() { "replaced" } else { "installed" };
         self.metrics.session_lifecycle.get_or_create(&[("event", event)]).inc();
         info!(%cluster, event, "session");
         // First of all, whatever the end of the older session sets off.
         self.acknowledge(session, "hello", 0, String::new());
-        if let Some(before) = before {
+        if let Some((before, opened)) = before {
             self.outputs.push_back(Output::Close { session: before, reason: CloseReason::Replaced });
-            self.operator_gone(now, cluster, "session replaced");
+            self.operator_gone(now, cluster, opened, "session replaced");
         } else {
             self.metrics.active_sessions.inc();
         }
@@ -167,28 +136,52 @@ impl Control {
 
     /// A stream ended.
     pub(super) fn session_closed(&mut self, now: UnixNanos, session: SessionId) {
-        let Some(cluster) = self.sessions.uninstall(session) else { return };
+        let Some((cluster, opened)) = self.sessions.uninstall(now, session) else { return };
         self.metrics.session_lifecycle.get_or_create(&[("event", "removed")]).inc();
         self.metrics.active_sessions.dec();
         info!(%cluster, event = "removed", "session");
-        self.operator_gone(now, &cluster, "session closed");
+        self.operator_gone(now, &cluster, opened, "session closed");
     }
 
     /// What a cluster's operator was asked will not be answered.
-    fn operator_gone(&mut self, now: UnixNanos, cluster: &ClusterId, detail: &str) {
+    fn operator_gone(&mut self, now: UnixNanos, cluster: &ClusterId, opened: UnixNanos, detail: &str) {
         self.hints.forget(cluster);
-        self.sessions.endings.written(now, cluster);
+        self.sessions.endings.written(now, cluster, opened);
         let waiting: Vec<MachineId> = self
             .fleet
             .in_flight()
             .filter(|(_, flight)| {
                 let theirs = flight.work.as_ref().and_then(|work| work.action.cluster.as_ref());
-                matches!(flight.stage, Stage::Blob { .. }) && theirs == Some(cluster)
+                !matches!(flight.stage, Stage::Call { .. } | Stage::Watch(_)) && theirs == Some(cluster)
             })
             .map(|(id, _)| id.clone())
             .collect();
         for id in waiting {
-            self.lost_blob(now, &id, detail);
+            let Some(flight) = self.fleet.flight_mut(&id) else { continue };
+            let kind = flight.work.as_ref().map(|work| work.kind());
+            match (&flight.stage, kind) {
+                (Stage::Blob { .. }, _) => self.lost_blob(now, &id, detail),
+                // Never urgent, and nobody is there to see to disruption budgets.
+                (Stage::Instructed { .. }, Some(ActionKind::Reclaim)) => {
+                    self.metrics.reclaims_deferred_no_session.inc();
+                    self.abandon(now, &id, "no_session", detail);
+                }
+                (Stage::Instructed { .. }, _) => self.drain(now, &id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes out the series of clusters that have been away for a day.
+    pub(super) fn forget_the_long_gone(&mut self, now: UnixNanos) {
+        for (cluster, (since, forgotten)) in &mut self.sessions.gone {
+            if !*forgotten && now.since(*since) >= FORGOTTEN_AFTER {
+                *forgotten = true;
+                let labels = [("cluster", cluster.to_string())];
+                self.metrics.rollup_quarantined.remove(&labels);
+                self.metrics.rollups_rejected.remove(&labels);
+                self.metrics.rollup_age_seconds.remove(&labels);
+            }
         }
     }
 

@@ -121,9 +121,9 @@ impl Control {
             }
             Ok(machine) => {
                 let message = format!("id: is {} in the answer to a Get of {id}", machine.id);
-                self.refuse(Some(id), &crate::io::Refused { reason: "structural", message });
+                self.refuse(now, Some(id), &crate::io::Refused { reason: "structural", message });
             }
-            Err(refused) => self.refuse(Some(id), refused),
+            Err(refused) => self.refuse(now, Some(id), refused),
         }
     }
 }

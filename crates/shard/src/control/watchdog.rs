@@ -24,7 +24,7 @@ impl Control {
             MachineState::Creating => stuck.create,
             MachineState::Configuring => stuck.configure,
             MachineState::Deleting => stuck.delete,
-            _ => (self.grace(record.flight.as_deref()) + stuck.drain).max(LEAST_DRAIN),
+            _ => self.grace(record.flight.as_deref()).saturating_add(stuck.drain).max(LEAST_DRAIN),
         }
     }
 
@@ -44,7 +44,7 @@ impl Control {
         }
         let watched = record.flight.as_deref().is_some_and(|flight| matches!(flight.stage, Stage::Watch(_)));
         let operation_id = record.flight.as_deref().map(|f| f.operation_id.clone()).unwrap_or_default();
-        let hopeless = lasted >= patience * 3;
+        let hopeless = lasted >= patience.saturating_mul(3);
         warn!(
             machine = %id, %state, seconds = lasted.as_secs(), operation_id, withheld = hopeless,
             "a transition does not end"
@@ -58,7 +58,7 @@ impl Control {
         }
         let mut next = now.after(REMIND);
         if !hopeless {
-            next = next.min(since.after(patience * 3));
+            next = next.min(since.after(patience.saturating_mul(3)));
         }
         self.timers.set(next, Timer::Watchdog(id.clone()));
         if watched && !self.is_halted() && self.breaker.allows(id, now) {

@@ -1,12 +1,14 @@
 //! A whole shard core in a bottle: a provider model, operators that answer, and a clock that is moved by hand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_proto::v1alpha1::{NodeStateUpdate, shard_message::Payload};
 use bigfleet_shard::control::{Config, Control};
 use bigfleet_shard::io::{
-    AuditRecord, Blob, CallError, CallId, CloseReason, Input, Mutation, Output, Reported, SessionId,
+    AuditRecord, Blob, CallError, CallId, CloseReason, Input, Lane, Mutation, Output, Published, Reported,
+    SessionId,
 };
 use bigfleet_shard::metrics::Metrics;
 use bigfleet_types::chance::{Chance, Seeded};
@@ -52,6 +54,9 @@ pub(crate) struct World {
     next_session: u64,
     pub(crate) audit: Vec<AuditRecord>,
     pub(crate) frames: Vec<(SessionId, Payload)>,
+    /// Node updates by key, and whether each travelled in the lane in which nothing is lost.
+    pub(crate) lanes: Vec<(String, bool)>,
+    pub(crate) published: Option<Arc<Published>>,
     pub(crate) closed: Vec<(SessionId, CloseReason)>,
     pub(crate) epoch_checks: usize,
     /// Lifecycle calls that are not answered yet: set `hold` to collect them.
@@ -98,6 +103,8 @@ impl World {
             next_session: 0,
             audit: Vec::new(),
             frames: Vec::new(),
+            lanes: Vec::new(),
+            published: None,
             closed: Vec::new(),
             epoch_checks: 0,
             hold: false,
@@ -249,10 +256,15 @@ impl World {
                 let result = self.model.change(&machine, &mutation);
                 self.answer(Input::Acked { call, result });
             }
-            Output::Send { session, message, .. } => self.receive(session, message.payload.unwrap()),
+            Output::Send { session, lane, message } => {
+                if let Some(Payload::NodeStateUpdate(update)) = &message.payload {
+                    self.lanes.push((update.supersedes_key.clone(), lane == Lane::Fifo));
+                }
+                self.receive(session, message.payload.unwrap());
+            }
             Output::Close { session, reason } => self.closed.push((session, reason)),
             Output::Audit(record) => self.audit.push(*record),
-            Output::Publish(_) => {}
+            Output::Publish(published) => self.published = Some(published),
             Output::CheckEpoch => self.epoch_checks += 1,
         }
     }
@@ -338,12 +350,17 @@ impl World {
         self.model.calls_of(op)
     }
 
-    /// The value of a metric line, 0 when it is not there.
-    pub(crate) fn metric(&self, line: &str) -> f64 {
+    /// All metric lines.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
+        text.lines().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The value of a metric line, 0 when it is not there.
+    pub(crate) fn metric(&self, line: &str) -> f64 {
         let prefix = format!("bigfleet_shard_{line} ");
-        let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
+        let value = self.lines().find_map(|line| Some(line.strip_prefix(&prefix)?.to_owned()));
         value.map_or(0.0, |value| value.parse().unwrap())
     }
 

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod core_drills;
+mod core_drills_operators;
+mod core_faults;
 mod core_model;
 mod core_random;
 mod core_scenarios;
 mod core_table;
 mod core_world;
 mod shell_audit;
+mod shell_drills;
 mod shell_epoch;
 mod shell_fake;
 mod shell_flow;

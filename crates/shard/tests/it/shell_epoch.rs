@@ -37,6 +37,7 @@ fn blanks_around_the_number_are_ignored_and_a_replaced_file_gets_its_mode() {
     assert_eq!(fs::metadata(file(&dir)).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// Control, tried: garbage counts as a missing file: the shard starts over existing data.
 #[test]
 fn drill21_garbage_in_the_epoch_file_refuses_and_stays() {
     let long = "9".repeat(5000);
@@ -106,6 +107,7 @@ fn drill22_a_lost_data_dir_gives_an_epoch_above_every_earlier_one() {
     assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o755);
 }
 
+/// Control, tried: take no lock: the second start succeeds.
 #[test]
 fn drill23_a_second_start_in_one_process_fails_on_the_lock() {
     let dir = tempfile::tempdir().unwrap();
@@ -118,7 +120,7 @@ fn drill23_a_second_start_in_one_process_fails_on_the_lock() {
     Epoch::take(dir.path(), NOW).unwrap();
 }
 
-/// The child's side of the next test; by itself it does nothing.
+/// The child's side of `drill23_second_process_fails_on_the_lock`; by itself it does nothing.
 #[test]
 fn child_of_drill23() {
     if let Some(dir) = std::env::var_os(CHILD) {
@@ -128,6 +130,7 @@ fn child_of_drill23() {
     }
 }
 
+/// Control, tried: take no lock: the child starts.
 #[test]
 fn drill23_second_process_fails_on_the_lock() {
     let dir = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use crate::shell_shard::{eventually, get, inspect, metric, options, ready, start
 const MUTATIONS: [Method; 4] = [Method::Create, Method::Configure, Method::Drain, Method::Delete];
 
 /// A host of 2 cores and 8 GiB that costs nothing and is never given back.
-fn host(id: &str) -> Instance {
+pub(crate) fn host(id: &str) -> Instance {
     Instance {
         host: Some(Host { provider: "test".into(), reference: format!("host-{id}") }),
         capacity_type: CapacityType::BareMetal,
@@ -29,7 +29,7 @@ fn host(id: &str) -> Instance {
 }
 
 /// A slot for such a machine, by the hour.
-fn slot(id: &str) -> Instance {
+pub(crate) fn slot(id: &str) -> Instance {
     let vector = [("cpu".to_owned(), "2".to_owned()), ("memory".to_owned(), "8Gi".to_owned())];
     Instance {
         id: id.into(),
@@ -45,7 +45,7 @@ fn slot(id: &str) -> Instance {
     }
 }
 
-async fn cloud(machines: impl IntoIterator<Item = Instance>) -> fakecloud::Handle {
+pub(crate) async fn cloud(machines: impl IntoIterator<Item = Instance>) -> fakecloud::Handle {
     let listener = bigfleet_net::listen::bind("127.0.0.1:0").await.unwrap();
     let cloud = FakeCloud::new(fakecloud::Options::default()).unwrap().start(listener).await.unwrap();
     for machine in machines {
@@ -54,32 +54,32 @@ async fn cloud(machines: impl IntoIterator<Item = Instance>) -> fakecloud::Handl
     cloud
 }
 
-fn hosts(n: usize) -> impl Iterator<Item = Instance> {
+pub(crate) fn hosts(n: usize) -> impl Iterator<Item = Instance> {
     (0..n).map(|n| host(&format!("m-{n:02}")))
 }
 
 /// `n` rows that a host each is needed for: they differ in priority.
-fn rows(n: i32) -> Vec<bigfleet_proto::v1alpha1::CapacityNeed> {
+pub(crate) fn rows(n: i32) -> Vec<bigfleet_proto::v1alpha1::CapacityNeed> {
     (0..n).map(|n| row(2, 100 + n)).collect()
 }
 
-async fn count(cloud: &fakecloud::Handle, state: MachineState) -> usize {
+pub(crate) async fn count(cloud: &fakecloud::Handle, state: MachineState) -> usize {
     cloud.control().machines().iter().filter(|m| MachineState::from_number(m.state) == Some(state)).count()
 }
 
-async fn all_in(cloud: &fakecloud::Handle, state: MachineState, n: usize) {
+pub(crate) async fn all_in(cloud: &fakecloud::Handle, state: MachineState, n: usize) {
     eventually(&format!("{n} machines {state}"), async || (count(cloud, state).await == n).then_some(()))
         .await;
 }
 
 /// Waits for `n` more cycles.
-async fn cycles(addr: SocketAddr, n: i64) {
+pub(crate) async fn cycles(addr: SocketAddr, n: i64) {
     let cycle = async || inspect(addr, "", 1).await.unwrap().0.cycle;
     let goal = cycle().await + n;
     eventually("more cycles", async || (cycle().await >= goal).then_some(())).await;
 }
 
-async fn shard(dir: &Path, provider: SocketAddr) -> Handle {
+pub(crate) async fn shard(dir: &Path, provider: SocketAddr) -> Handle {
     let handle = start(options(dir, provider)).await;
     ready(&handle).await;
     handle

@@ -51,6 +51,22 @@ fn fifo_goes_first_and_the_newest_of_a_key_keeps_the_place_of_the_oldest() {
 }
 
 #[test]
+fn an_instruction_does_not_overtake_the_state_of_its_machine() {
+    let (outbox, mut outgoing) = Outbox::new();
+    let now = Instant::now();
+    for (lane, echo) in [
+        (keyed("node:a"), "a configured"),
+        (keyed("node:b"), "b configured"),
+        (Lane::Behind("node:b".into()), "drain b"),
+        (keyed("node:b"), "b draining"),
+        (Lane::Behind("node:c".into()), "drain c"),
+    ] {
+        outbox.push(lane, frame(echo), now).unwrap();
+    }
+    assert_eq!(read(&mut outgoing), ["b configured", "drain b", "drain c", "a configured", "b draining"]);
+}
+
+#[test]
 fn both_lanes_are_bounded_and_say_so() {
     let (outbox, _outgoing) = Outbox::new();
     let now = Instant::now();

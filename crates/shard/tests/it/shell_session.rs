@@ -36,6 +36,7 @@ async fn stage() -> Stage {
     stage_with(Vec::new(), |_| {}).await
 }
 
+/// Control, tried: accept any first frame: the stream stays open.
 #[tokio::test(flavor = "multi_thread")]
 async fn drill33_first_frame_not_hello() {
     let stage = stage().await;
@@ -64,6 +65,7 @@ async fn drill33_first_frame_not_hello() {
     stop(stage.handle).await;
 }
 
+/// Control, tried: a time-out of an hour: the stream stays open.
 #[tokio::test(flavor = "multi_thread")]
 async fn drill33_hello_never_sent() {
     let stage = stage().await;

@@ -88,6 +88,9 @@ fn prices_and_probabilities_outside_their_range_are_refused() {
         assert_eq!(Probability::new(probability), None, "{probability}");
     }
     assert_eq!(NanoDollars::from_dollars(-0.0), Some(NanoDollars::ZERO));
+    // 2^52 + 1 is a whole number already; adding a half to it would round to the next even one.
+    let odd = 4_503_599_627_370_497.0_f64;
+    assert_eq!(NanoDollars::from_dollars(odd / 1e9).unwrap().nano(), 4_503_599_627_370_497);
     assert_eq!(NanoDollars::from_dollars(1e300).unwrap().nano(), i64::MAX);
     assert_eq!(NanoDollars::from_dollars(0.1).unwrap().nano(), 100_000_000);
     assert_eq!(Probability::new(1.0).unwrap().nano(), 1_000_000_000);

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::kubectl::Kubectl;
 use super::plane::KWOK;
 use super::watch::condition;
+use super::world::ensure;
 
-/// How long a kubelet may take.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+/// How long a host tries to do one thing.
+const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(300);
 /// What hosts tell about themselves, a JSON object a line.
 pub(super) const JOURNAL: &str = "hosts.jsonl";
@@ -85,19 +86,18 @@ impl Host {
             "spec": {"providerID": format!("fakecloud:///host-{}", self.machine), "taints": blob["taints"]},
             "status": {"allocatable": hardware, "capacity": hardware},
         });
-        kubectl.call(&["create", "-f", "-"], &node.to_string())?;
+        let node = node.to_string();
+        insist(|| match kubectl.call(&["create", "--validate=false", "-f", "-"], &node) {
+            // An answer that was lost.
+            Err(error) if error.to_string().contains("AlreadyExists") => Ok(()),
+            result => result.map(drop),
+        })?;
         self.note("created")?;
-        let start = Instant::now();
-        loop {
-            let node = kubectl.get(&["node", &name])?;
-            if condition(&node, "Ready") == Some("True") {
-                return self.note("ready");
-            }
-            if start.elapsed() > READY_WITHIN {
-                bail!("{name} did not become Ready within {} s", READY_WITHIN.as_secs());
-            }
-            std::thread::sleep(PAUSE);
-        }
+        insist(|| {
+            let ready = condition(&kubectl.get(&["node", &name])?, "Ready") == Some("True");
+            ensure(ready, || format!("{name} is not Ready"))
+        })?;
+        self.note("ready")
     }
 
     fn leave(&self, grace: Duration) -> Result<()> {
@@ -105,7 +105,7 @@ impl Host {
         let start = Instant::now();
         let on_it = format!("--field-selector=spec.nodeName={name}");
         loop {
-            let pods = kubectl.list(&["pods", "-A", &on_it])?;
+            let pods = insist(|| kubectl.list(&["pods", "-A", &on_it]))?;
             if !pods.iter().any(stays) {
                 break;
             }
@@ -116,7 +116,7 @@ impl Host {
             std::thread::sleep(PAUSE);
         }
         // It may be gone: an interrupted Drain runs again.
-        kubectl.run(&["delete", "node", &name, "--ignore-not-found"])?;
+        insist(|| kubectl.run(&["delete", "node", &name, "--ignore-not-found"]))?;
         self.note("left")
     }
 
@@ -133,6 +133,20 @@ impl Host {
         let line = json!({"at": at, "machine": self.machine, "node": self.node(), "what": what});
         let mut file = File::options().create(true).append(true).open(self.folder.join(JOURNAL))?;
         Ok(file.write_all(format!("{line}\n").as_bytes())?)
+    }
+}
+
+/// Tries until it works, as a kubelet does: an API server that restarts is no reason to give up.
+fn insist<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if start.elapsed() > PATIENCE => {
+                return Err(error.context(format!("gave up after {} s", PATIENCE.as_secs())));
+            }
+            Err(_) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
     }
 }
 

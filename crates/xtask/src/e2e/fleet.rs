@@ -242,12 +242,6 @@ impl Fleet {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The lines of the shard's audit log.
-    pub(super) fn audit(&self) -> Result<Vec<Value>> {
-        let text = std::fs::read_to_string(self.folder.join("audit.jsonl"))?;
-        Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
-    }
-
     /// The executable, in an environment without settings of ours.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);

@@ -5,6 +5,7 @@ mod away;
 mod budget;
 mod capacity;
 mod crds;
+mod documents;
 mod pods;
 mod rights;
 mod scale;
@@ -59,5 +60,6 @@ pub(super) fn steps() -> Vec<Step> {
         ),
         Step { long: true, ..step("25,000 CapacityRequests in one cluster", minutes(60), scale::run) },
         step("rights: every one used, none missing, no foreign Node touched", minutes(2), rights::used),
+        step("docs/on-your-cluster.md, word by word", minutes(5), documents::on_your_cluster),
     ]
 }

@@ -11,7 +11,7 @@ use crate::workspace;
 const LEVELS: &[&[&str]] = &[
     &["bigfleet-types"],
     &["bigfleet-proto", "bigfleet-engine"],
-    &["bigfleet-net", "bigfleet-oracle"],
+    &["bigfleet-net", "bigfleet-oracle", "bigfleet-decide"],
     &["bigfleet-provider-kit", "bigfleet-shard", "bigfleet-operator", "bigfleet-consensus"],
     &["bigfleet-coordinator", "bigfleet-kubernetes"],
     &["bigfleet-conformance", "bigfleet-sim", "bigfleet-dashboard"],

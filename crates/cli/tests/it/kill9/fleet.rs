@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use bigfleet_operator::core::Order;
 use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase};
 use bigfleet_proto::v1alpha1::{Machine, MachineState};
 use tempfile::TempDir;
@@ -382,12 +383,17 @@ fn wrongful(end: &Disruption, ordered: &BTreeSet<String>) -> Option<&'static str
     if end.name.starts_with(&format!("default/{}-", Workload::Growing.name())) {
         return Some("was ended although its workload only ever grew");
     }
-    match end.reason {
-        DisruptionReason::ScaledDown => None,
-        DisruptionReason::Evicted if ordered.contains(&end.node) => None,
-        DisruptionReason::Evicted => Some("was evicted although no Reclaim asked for it"),
-        DisruptionReason::Deleted => Some("was deleted without grace"),
-        DisruptionReason::NodeLost => Some("was lost with its node"),
+    match (end.reason, &end.order) {
+        (DisruptionReason::ScaledDown, _) => None,
+        // A node notes the instruction that its drain follows, and no Node object outlives a machine's life.
+        (DisruptionReason::Evicted, Order::Instruction(_)) if ordered.contains(&end.node) => None,
+        (DisruptionReason::Evicted, Order::Instruction(_)) => {
+            Some("was evicted although no Reclaim asked for it")
+        }
+        (DisruptionReason::Evicted, Order::Unasked) => Some("was evicted in a drain without an instruction"),
+        (DisruptionReason::Evicted, Order::None) => Some("was evicted although its node was not drained"),
+        (DisruptionReason::Deleted, _) => Some("was deleted without grace"),
+        (DisruptionReason::NodeLost, _) => Some("was lost with its node"),
     }
 }
 
