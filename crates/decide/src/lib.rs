@@ -6,7 +6,6 @@
 
 mod cap;
 mod input;
-mod interim;
 mod json;
 mod print;
 mod report;
@@ -14,7 +13,6 @@ mod run;
 
 pub use cap::ReclaimCap;
 pub use input::{Input, VictimRules, read};
-pub use interim::NotYet;
 pub use json::Refused;
 pub use report::{
     Action, Answer, Candidate, Decided, MemberVerdict, Preemption, Report, SameVerdict, Shortfall, Verdict,

@@ -2,18 +2,24 @@
 
 use std::sync::Arc;
 
-use bigfleet_engine::{Decisions, Engine, Event};
+use bigfleet_engine::{Decisions, Engine, Event, Policy, VictimPolicy};
 
 use crate::input::Input;
-use crate::interim::{self, NotYet};
-use crate::report::{Answer, Decided, Report, Shortfall, Verdict};
+use crate::report::{
+    Answer, Candidate, Decided, MemberVerdict, Preemption, Report, SameVerdict, Shortfall, Verdict,
+};
 
 /// Runs the engine on the content of a file, once.
-///
-/// # Errors
-/// The Need that this version cannot decide rightly.
-pub fn decide(input: &Input) -> Result<Report, NotYet> {
-    let mut engine = Engine::new(input.policy.clone());
+#[must_use]
+pub fn decide(input: &Input) -> Report {
+    let victims = VictimPolicy {
+        priority_weight: input.victims.priority,
+        drain_weight: input.victims.drain,
+        interruption_weight: input.victims.interruption,
+        reclamation_weight: input.victims.reclamation,
+        drain_estimate: input.victims.drain_estimate,
+    };
+    let mut engine = Engine::new(Policy { victims, ..input.policy.clone() });
     for (machine, facts) in &input.fleet {
         engine.apply(Event::Machine { machine: Arc::new(machine.clone()), facts: facts.clone() });
     }
@@ -24,8 +30,7 @@ pub fn decide(input: &Input) -> Result<Report, NotYet> {
         engine.apply(Event::Heard(cluster.clone()));
     }
     let decisions = engine.decide(input.now);
-    interim::check(input, &decisions)?;
-    Ok(Report::new(input, answer(decisions)))
+    Report::new(input, answer(decisions))
 }
 
 fn answer(decisions: Decisions) -> Answer {
@@ -40,27 +45,52 @@ fn answer(decisions: Decisions) -> Answer {
     let needs = decisions.verdicts.into_iter().map(|verdict| Verdict {
         priority: verdict.need.profile.priority(),
         key: verdict.key,
-        members: Vec::new(),
+        members: members(&verdict.gangs),
         satisfied: verdict.satisfied,
         residual: verdict.residual,
         claimed: verdict.claimed.into(),
         bootstraps: verdict.bootstraps.into(),
         provisions: verdict.provisions.into(),
-        same: None,
+        same: verdict.same.map(same),
         reason: verdict.reason,
         supply: verdict.supply,
-        preemption: None,
+        preemption: verdict.preemption.map(|preemption| Preemption {
+            victims_found: preemption.victims.into(),
+            capacity_freed: preemption.freed,
+        }),
     });
     let shortfalls = decisions.shortfalls.into_iter().map(|shortfall| Shortfall {
         priority: shortfall.need.profile.priority(),
         key: shortfall.key,
         deficit: shortfall.deficit,
-        preempted: false,
+        preempted: shortfall.preempted,
     });
     Answer {
         actions: actions.collect(),
         needs: needs.collect(),
         shortfalls: shortfalls.collect(),
         claimed: decisions.claimed,
+    }
+}
+
+fn members(gangs: &[bigfleet_engine::GangVerdict]) -> Vec<MemberVerdict> {
+    let member = |gang: &bigfleet_engine::GangVerdict| MemberVerdict {
+        fingerprint: gang.key.fingerprint,
+        group: gang.key.group.clone(),
+        satisfied: gang.satisfied,
+    };
+    gangs.iter().map(member).collect()
+}
+
+fn same(same: bigfleet_engine::SameVerdict) -> SameVerdict {
+    let candidate = |candidate: bigfleet_engine::Candidate| Candidate {
+        domain: candidate.domain.to_string(),
+        coverage_per_mille: candidate.per_mille,
+        satisfiable: candidate.satisfiable,
+    };
+    SameVerdict {
+        domain: same.domain.as_deref().unwrap_or_default().to_owned(),
+        satisfiable: same.satisfiable,
+        candidates: same.candidates.into_iter().map(candidate).collect(),
     }
 }

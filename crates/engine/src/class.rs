@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bigfleet_types::{CapacityType, Machine, NanoDollars, Probability, keys};
 use smallvec::SmallVec;
 
-use crate::intern::{Map, Symbols, ValueIx, index};
+use crate::intern::{KeyIx, Map, Symbols, ValueIx, index};
 use crate::lanes::Lanes;
 
 index! {
@@ -115,6 +115,12 @@ impl Classes {
 
     pub(crate) fn capacity(&self, ix: ClassIx) -> &Lanes {
         &self.all[ix.at()].traits.capacity
+    }
+
+    /// The value of a key as a domain; an absent or empty one is none.
+    pub(crate) fn domain(&self, ix: ClassIx, key: KeyIx) -> Option<ValueIx> {
+        let value = self.all[ix.at()].traits.attributes.get(key.at()).copied()?;
+        (value != ValueIx::ABSENT && value != ValueIx::EMPTY).then_some(value)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -6,7 +6,8 @@ use bigfleet_types::{EffectiveCost, NanoDollars, PenaltyBucket, StampedPenalty};
 
 use crate::class::{Class, Classes};
 use crate::lanes::Dimensions;
-use crate::members::{Place, Pool};
+use crate::members::Pool;
+use crate::place::Place;
 
 /// Sorts the pools of one tier: cheaper first, then fewer kinds of devices that nobody asked for. Ids break ties.
 pub(crate) type AcquireKey = (EffectiveCost, usize);

@@ -12,7 +12,7 @@ pub struct Decisions {
     /// In emission order: acquisitions by Need in precedence order and then order of acquisition, Preempts, Reclaims
     /// by cluster and release order, Deletes by id. At most one per machine.
     pub actions: Vec<Action>,
-    /// One per Need, in precedence order.
+    /// One per Need after folding, in precedence order.
     pub verdicts: Vec<Verdict>,
     /// What no phase could meet, sorted by priority descending, then fingerprint, cluster, group.
     pub shortfalls: Vec<Shortfall>,
@@ -92,7 +92,7 @@ pub struct Action {
 /// Why a Need is not satisfied. Numbers as on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UnmetReason {
-    /// Satisfied, or the Need asks for what this version does not support yet.
+    /// Satisfied.
     Unspecified = 0,
     /// Others go first.
     PriorityStarved = 1,
@@ -102,15 +102,6 @@ pub enum UnmetReason {
     TopologyUnsatisfiable = 3,
     /// Even preempting all that may be preempted does not suffice.
     PreemptionExhausted = 4,
-}
-
-/// A demand that this version refuses to serve rather than serve wrongly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unsupported {
-    /// The profile has a `Same` requirement.
-    Same,
-    /// The profile enforces a spread over a key other than hostname.
-    Spread,
 }
 
 /// How many machines of the whole fleet could serve a Need, whoever holds them; each count is at most 256.
@@ -149,8 +140,56 @@ pub struct Verdict {
     pub reason: UnmetReason,
     /// What could serve it; only when it is not satisfied.
     pub supply: Option<MatchingSupply>,
-    /// Set when the Need was left alone because this version cannot serve it.
-    pub unsupported: Option<Unsupported>,
+    /// Where a gang goes; `None` for a Need without `Same` and for a folded one.
+    pub same: Option<SameVerdict>,
+    /// What is preempted for it, if anything.
+    pub preemption: Option<Preemption>,
+    /// The gangs that were folded into this Need, by arrival, fingerprint and group; empty for any other.
+    pub gangs: Vec<GangVerdict>,
+}
+
+/// Where a gang goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SameVerdict {
+    /// The chosen value of its key; `None` when no value offers anything.
+    pub domain: Option<Arc<str>>,
+    /// Whether that domain can hold the whole gang. True for a gang that wants nothing.
+    pub satisfiable: bool,
+    /// The best values by coverage, at most 6, the chosen one perhaps not among them.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A value that was considered for a gang.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The value.
+    pub domain: Arc<str>,
+    /// How much of the scarcest resource is there, in thousandths, at most 1000.
+    pub per_mille: u16,
+    /// Whether the whole gang fits.
+    pub satisfiable: bool,
+}
+
+/// What is preempted for a Need in this pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preemption {
+    /// How many machines.
+    pub victims: u32,
+    /// Their capacity together.
+    pub freed: Resources,
+}
+
+/// One gang of a folded Need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GangVerdict {
+    /// The gang as its cluster wants it.
+    pub need: Arc<Need>,
+    /// Its key.
+    pub key: NeedKey,
+    /// When it was first seen.
+    pub arrival: UnixNanos,
+    /// Whether the machines of the folded Need hold it. If not, it lacks its whole aggregate.
+    pub satisfied: bool,
 }
 
 /// A deficit that nothing in this shard can meet now.
@@ -162,4 +201,6 @@ pub struct Shortfall {
     pub need: Arc<Need>,
     /// How much.
     pub deficit: Resources,
+    /// Whether something was preempted for it all the same.
+    pub preempted: bool,
 }

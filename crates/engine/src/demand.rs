@@ -1,12 +1,11 @@
 //! The demand table: what each cluster wants, one row per Need, replaced whole.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, UnixNanos};
 
-use crate::decision::Unsupported;
-use crate::interim;
-use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols, index};
+use crate::intern::{ClusterIx, Map, StampIx, Symbols, index};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -27,7 +26,24 @@ pub(crate) struct Row {
     pub(crate) stamp: StampIx,
     pub(crate) aggregate: Lanes,
     pub(crate) min_unit: Lanes,
-    pub(crate) unsupported: Option<Unsupported>,
+    /// The gangs that were folded into this row, by arrival, fingerprint and group; none for a row that is as it came.
+    pub(crate) gangs: Vec<RowIx>,
+}
+
+impl Row {
+    /// The place in the order of precedence.
+    pub(crate) fn order(&self) -> impl Ord + '_ {
+        (self.need.precedence(), self.arrival, &self.key)
+    }
+
+    /// What a machine of this capacity is worth to the Need: all that it has, or whole gangs if it serves a fold.
+    pub(crate) fn worth<'c>(&self, capacity: &'c Lanes) -> Cow<'c, Lanes> {
+        if self.gangs.is_empty() {
+            Cow::Borrowed(capacity)
+        } else {
+            Cow::Owned(self.min_unit.times(capacity.whole_units(&self.min_unit)))
+        }
+    }
 }
 
 /// All rows.
@@ -36,7 +52,6 @@ pub(crate) struct Demand {
     clusters: Map<ClusterId, Vec<RowIx>>,
     rows: Vec<Option<Row>>,
     free: Vec<RowIx>,
-    live: Set<(ClusterIx, StampIx)>,
     order: Vec<RowIx>,
     unordered: bool,
 }
@@ -102,7 +117,6 @@ impl Demand {
         matching: &mut Matching,
     ) -> RowIx {
         let row = compile(Arc::new(need), cluster, arrival, symbols, matching);
-        self.live.insert((row.cluster, row.stamp));
         self.unordered = true;
         if let Some(ix) = self.free.pop() {
             self.rows[ix.at()] = Some(row);
@@ -115,7 +129,6 @@ impl Demand {
 
     fn withdraw(&mut self, ix: RowIx, matching: &mut Matching) {
         if let Some(row) = self.rows[ix.at()].take() {
-            self.live.remove(&(row.cluster, row.stamp));
             matching.release(row.profile);
             self.unordered = true;
             self.free.push(ix);
@@ -124,11 +137,9 @@ impl Demand {
 
     /// Compiles every row anew, after `symbols` and `matching` were replaced.
     pub(crate) fn recompile(&mut self, symbols: &mut Symbols, matching: &mut Matching) {
-        self.live.clear();
         for row in self.rows.iter_mut().flatten() {
             let cluster = row.key.cluster.clone();
             *row = compile(row.need.clone(), &cluster, row.arrival, symbols, matching);
-            self.live.insert((row.cluster, row.stamp));
         }
     }
 
@@ -142,7 +153,7 @@ impl Demand {
             .zip(rows)
             .filter_map(|(position, row)| {
                 let row = row.as_ref()?;
-                Some(((row.need.precedence(), row.arrival, &row.key), RowIx::new(position)))
+                Some((row.order(), RowIx::new(position)))
             })
             .collect();
         keyed.sort_unstable();
@@ -150,13 +161,12 @@ impl Demand {
     }
 
     /// The rows in precedence order, once settled.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = &Row> {
-        self.order.iter().filter_map(|ix| self.rows[ix.at()].as_ref())
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (RowIx, &Row)> {
+        self.order.iter().filter_map(|ix| Some((*ix, self.rows[ix.at()].as_ref()?)))
     }
 
-    /// Whether a stamp names a Need that the cluster has now.
-    pub(crate) fn is_live(&self, cluster: ClusterIx, stamp: StampIx) -> bool {
-        self.live.contains(&(cluster, stamp))
+    pub(crate) fn row(&self, ix: RowIx) -> Option<&Row> {
+        self.rows[ix.at()].as_ref()
     }
 
     /// How many rows all clusters have together.
@@ -181,7 +191,7 @@ fn compile(
         stamp,
         aggregate: symbols.dimensions.lanes(&need.aggregate),
         min_unit: symbols.dimensions.lanes(&need.min_unit),
-        unsupported: interim::unsupported(&need),
+        gangs: Vec::new(),
         key,
         need,
     }
@@ -207,7 +217,7 @@ fn merge(rows: Vec<Need>) -> Vec<Need> {
 }
 
 /// The earlier of two arrivals; 0 and none mean that it is not known.
-fn earliest(a: Option<UnixNanos>, b: Option<UnixNanos>) -> Option<UnixNanos> {
+pub(crate) fn earliest(a: Option<UnixNanos>, b: Option<UnixNanos>) -> Option<UnixNanos> {
     let known = |arrival: Option<UnixNanos>| arrival.filter(|arrival| arrival.0 != 0);
     match (known(a), known(b)) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -8,12 +8,13 @@ use crate::decision::{Action, ActionKind, Decisions};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
 use crate::fleet::Fleet;
-use crate::interim;
+use crate::fold::{Folds, Plan};
 use crate::intern::{Set, Symbols};
 use crate::matching::Matching;
 use crate::members::Slot;
 use crate::pass::Pass;
 use crate::phase1::{self, Outcome};
+use crate::phase2::{self, Taken};
 use crate::phase3;
 use crate::policy::Policy;
 use crate::verdict::{self, Verdicts};
@@ -25,6 +26,7 @@ pub struct Engine {
     symbols: Symbols,
     fleet: Fleet,
     demand: Demand,
+    folds: Folds,
     matching: Matching,
     heard: Set<ClusterId>,
     next_deadline: Option<UnixNanos>,
@@ -41,6 +43,7 @@ impl Engine {
             symbols: Symbols::default(),
             fleet: Fleet::default(),
             demand: Demand::default(),
+            folds: Folds::default(),
             matching: Matching::default(),
             heard: Set::default(),
             next_deadline: None,
@@ -65,22 +68,27 @@ impl Engine {
     /// Decides on all that was applied. The same content and the same `now` give the same answer, whatever the
     /// order of events; the only thing that a call leaves behind is since when each machine is excess.
     pub fn decide(&mut self, now: UnixNanos) -> Decisions {
-        self.settle();
+        let plan = self.settle();
+        let heard = self.heard_clusters();
+        let rows = self.folds.rows(&plan, &self.demand);
         let mut decisions = Decisions::default();
-        let mut pass = Pass::new(&self.fleet, &self.demand, &self.symbols, &mut self.matching);
-        let outcomes = phase1::run(&mut pass);
+        let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
+        let mut outcomes = phase1::run(&mut pass);
+        let taken = phase2::run(&mut pass, &mut outcomes, &heard, &self.policy);
         let mut verdicts = Verdicts::default();
-        for (row, outcome) in self.demand.in_order().zip(&outcomes) {
+        for (row, outcome) in rows.iter().zip(&outcomes) {
             acquisitions(&self.fleet, row, outcome, &mut decisions.actions);
-            decisions.verdicts.push(verdicts.of(&mut pass, row, outcome));
+            decisions.verdicts.push(verdicts.of(&mut pass, &self.demand, row, outcome));
         }
+        for (row, outcome) in rows.iter().zip(&outcomes) {
+            preemptions(&self.fleet, row, outcome, &taken, &mut decisions.actions);
+        }
+        decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
         let claimed = pass.into_claims();
-        decisions.shortfalls = verdict::shortfalls(&decisions.verdicts);
         decisions.claimed = self.claimed_ids(&claimed);
 
-        let reclaimable = self.reclaimable();
         let ranks = self.symbols.cluster_ranks();
-        let releases = phase3::run(&mut self.fleet, &claimed, &reclaimable, &ranks, &self.policy, now);
+        let releases = phase3::run(&mut self.fleet, &claimed, &taken, &heard, &ranks, &self.policy, now);
         decisions.actions.extend(releases.actions);
         self.next_deadline = releases.next_deadline;
         decisions
@@ -111,20 +119,33 @@ impl Engine {
         self.next_deadline.map(|deadline| deadline.max(now))
     }
 
-    /// Brings every index up to date.
-    fn settle(&mut self) {
+    /// Brings every index up to date and folds the demand.
+    fn settle(&mut self) -> Plan {
         let garbage = self.symbols.size() > 2 * self.live_symbols + 4096;
         if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
-            self.start_afresh();
+            self.start_afresh(false);
         }
-        self.fleet.settle();
-        self.demand.settle();
+        let plan = self.plan();
+        if !plan.needs_hosts {
+            return plan;
+        }
+        self.start_afresh(true);
+        self.plan()
     }
 
-    /// Numbers all texts anew and classes all machines by the keys that requirements mention now.
-    fn start_afresh(&mut self) {
+    fn plan(&mut self) -> Plan {
+        self.fleet.settle();
+        self.demand.settle();
+        self.folds.plan(&self.fleet, &self.demand, &mut self.symbols, &mut self.matching)
+    }
+
+    /// Numbers all texts anew and classes all machines by the keys that requirements mention now; by host, too, if
+    /// some gang wants one.
+    fn start_afresh(&mut self, by_host: bool) {
         let mut symbols = Symbols::default();
+        symbols.distinct_hosts = by_host;
         self.matching = Matching::default();
+        self.folds.clear();
         self.demand.recompile(&mut symbols, &mut self.matching);
         self.fleet.refile(&mut symbols);
         symbols.classes_stale = false;
@@ -132,16 +153,13 @@ impl Engine {
         self.symbols = symbols;
     }
 
-    /// By cluster: whether its excess machines may be reclaimed.
-    fn reclaimable(&self) -> Vec<bool> {
-        let mut reclaimable = vec![false; self.symbols.cluster_count()];
+    /// By cluster: whether it has spoken.
+    fn heard_clusters(&self) -> Vec<bool> {
+        let mut heard = vec![false; self.symbols.cluster_count()];
         for cluster in self.heard.iter().filter_map(|id| self.symbols.known_cluster(id)) {
-            reclaimable[cluster.at()] = true;
+            heard[cluster.at()] = true;
         }
-        for cluster in interim::held_clusters(&self.demand) {
-            reclaimable[cluster.at()] = false;
-        }
-        reclaimable
+        heard
     }
 
     fn claimed_ids(&self, claimed: &[bool]) -> Vec<MachineId> {
@@ -168,4 +186,22 @@ fn acquisitions(fleet: &Fleet, row: &Row, outcome: &Outcome, actions: &mut Vec<A
         })
     };
     actions.extend(outcome.acquired.iter().filter_map(action));
+}
+
+/// The preemptions that a row ordered.
+fn preemptions(fleet: &Fleet, row: &Row, outcome: &Outcome, taken: &Taken, actions: &mut Vec<Action>) {
+    let preemptor = row.need.profile.priority();
+    let action = |slot: &Slot| {
+        let machine = fleet.machine(*slot)?;
+        Some(Action {
+            kind: ActionKind::Preempt,
+            machine: machine.id.clone(),
+            cluster: machine.cluster.clone(),
+            need: Some(row.need.clone()),
+            need_key: Some(row.key.clone()),
+            grace: phase2::grace(preemptor, *taken.victims.get(slot)?),
+            preemptor_priority: preemptor,
+        })
+    };
+    actions.extend(outcome.victims.iter().filter_map(action));
 }

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use bigfleet_types::{
-    CapacityType, Machine, MachineId, MachineState, NanoDollars, StampedPenalty, UnixNanos,
-};
+use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos};
 
 use crate::class::{ClassIx, Classes};
 use crate::event::{Eligibility, Facts};
-use crate::intern::{ClusterIx, Map, StampIx, Symbols};
+use crate::intern::{ClusterIx, Map, Symbols};
 use crate::lanes::Lanes;
-use crate::members::{Binding, Place, PoolIx, Pools, Slot};
+use crate::members::{PoolIx, Pools, Slot};
+use crate::place::place;
 
 /// No point in time: not Idle, not excess.
 const NEVER: i64 = i64::MIN;
@@ -251,52 +250,4 @@ impl Fleet {
 
 fn id_of(cold: &[Option<Cold>], slot: Slot) -> Option<&MachineId> {
     cold[slot.at()].as_ref().map(|cold| &cold.machine.id)
-}
-
-/// The reclamation penalty that a machine is stamped with; none counts as nothing.
-pub(crate) fn stamped_reclamation(machine: &Machine) -> StampedPenalty {
-    machine.attribution.reclamation.unwrap_or(StampedPenalty::Finite(NanoDollars::ZERO))
-}
-
-/// Where claims find the machine; `None` when nobody may claim it.
-fn place(
-    machine: &Machine,
-    facts: &Facts,
-    cluster: Option<ClusterIx>,
-    symbols: &mut Symbols,
-) -> Option<Place> {
-    let Eligibility { acquirable, creditable, .. } = facts.eligibility;
-    match machine.state {
-        MachineState::Idle => acquirable.then_some(Place::Idle),
-        MachineState::Speculative => acquirable.then_some(Place::Speculative),
-        MachineState::Configured | MachineState::Configuring => {
-            let configuring = machine.state == MachineState::Configuring;
-            let binding = Binding {
-                cluster: cluster.filter(|_| creditable)?,
-                configuring,
-                stamp: stamp(machine, symbols),
-                reclamation: stamped_reclamation(machine),
-            };
-            Some(Place::Bound(binding))
-        }
-        MachineState::Creating if creditable => Some(match &facts.created_for {
-            Some(key) => {
-                let (cluster, stamp) = symbols.destination(key);
-                Place::CreatingFor(cluster, stamp)
-            }
-            None => Place::CreatingForAnyone,
-        }),
-        MachineState::Creating | MachineState::Draining | MachineState::Deleting | MachineState::Failed => {
-            None
-        }
-    }
-}
-
-fn stamp(machine: &Machine, symbols: &mut Symbols) -> StampIx {
-    let attribution = &machine.attribution;
-    match &attribution.fingerprint {
-        // A stamp without a group is one whose group is empty.
-        Some(fingerprint) => symbols.stamp(fingerprint, attribution.group.as_deref().unwrap_or("")),
-        None => StampIx::NONE,
-    }
 }

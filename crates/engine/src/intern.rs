@@ -65,13 +65,14 @@ impl StampIx {
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     numbers: Map<Arc<str>, u32>,
+    texts: Vec<Arc<str>>,
     /// Numbers below this were handed out by hand.
     reserved: u32,
 }
 
 impl Interner {
     fn with_reserved(reserved: u32) -> Self {
-        Self { numbers: Map::default(), reserved }
+        Self { reserved, ..Self::default() }
     }
 
     /// The number of a text, new or known.
@@ -80,8 +81,15 @@ impl Interner {
             return *number;
         }
         let number = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        self.numbers.insert(text.into(), number);
+        let text: Arc<str> = text.into();
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
         number
+    }
+
+    /// The text of a number that was not reserved.
+    fn text(&self, number: u32) -> Option<&Arc<str>> {
+        self.texts.get(number.checked_sub(self.reserved)? as usize)
     }
 
     fn get(&self, text: &str) -> Option<u32> {
@@ -104,6 +112,8 @@ pub(crate) struct Symbols {
     values: Interner,
     stamps: Map<(ValueIx, ValueIx), StampIx>,
     hosts: Set<ValueIx>,
+    /// Some gang wants one host: classes tell all hostnames apart.
+    pub(crate) distinct_hosts: bool,
     pub(crate) dimensions: Dimensions,
     /// A requirement mentions a key or a hostname that the classes of machines do not reflect yet.
     pub(crate) classes_stale: bool,
@@ -121,6 +131,7 @@ impl Default for Symbols {
             values,
             stamps: Map::default(),
             hosts: Set::default(),
+            distinct_hosts: false,
             dimensions: Dimensions::default(),
             classes_stale: false,
         }
@@ -173,8 +184,16 @@ impl Symbols {
         ValueIx(self.values.intern(text))
     }
 
+    /// The text of a value; none for the reserved ones.
+    pub(crate) fn value_text(&self, value: ValueIx) -> Option<&Arc<str>> {
+        self.values.text(value.0)
+    }
+
     /// A machine's hostname as classes see it.
-    pub(crate) fn host(&self, text: &str) -> ValueIx {
+    pub(crate) fn host(&mut self, text: &str) -> ValueIx {
+        if self.distinct_hosts || text.is_empty() {
+            return self.value(text);
+        }
         let value = self.values.get(text).map(ValueIx);
         value.filter(|value| self.hosts.contains(value)).unwrap_or(ValueIx::OTHER_HOST)
     }

@@ -57,6 +57,9 @@ impl Dimensions {
     }
 }
 
+/// A whole in the fixed point of [`Lanes::coverage`].
+const WHOLE: i128 = 1_000_000_000;
+
 /// A few lane numbers, ascending.
 pub(crate) type LaneSet = SmallVec<[usize; 2]>;
 
@@ -95,6 +98,42 @@ impl Lanes {
         for (missing, offer) in self.0.iter_mut().zip(&capacity.0) {
             *missing = missing.saturating_sub(*offer).max(0);
         }
+    }
+
+    /// Adds up to the end of the number range.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (sum, amount) in self.0.iter_mut().zip(&other.0) {
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    /// So many of it, up to the end of the number range.
+    pub(crate) fn times(&self, number: i64) -> Self {
+        Self(self.0.iter().map(|amount| amount.saturating_mul(number.max(0))).collect())
+    }
+
+    /// How many whole units fit; as many as can be said when a unit is nothing.
+    pub(crate) fn whole_units(&self, unit: &Self) -> i64 {
+        unit.positive().map(|lane| self.get(lane) / unit.get(lane)).min().unwrap_or(i64::MAX)
+    }
+
+    /// The sum over the lanes of `deficit` of the share that this covers, in 10^-9; `capped` counts no lane for more
+    /// than the whole of it.
+    pub(crate) fn coverage(&self, deficit: &Self, capped: bool) -> i128 {
+        let shares = deficit.positive().map(|lane| {
+            let share = i128::from(self.get(lane)) * WHOLE / i128::from(deficit.get(lane));
+            if capped { share.min(WHOLE) } else { share }
+        });
+        shares.sum()
+    }
+
+    /// The smallest share of a lane of `deficit`, in thousandths, at most 1000.
+    pub(crate) fn per_mille(&self, deficit: &Self) -> u16 {
+        let share = |lane| (i128::from(self.get(lane)) * 1000 / i128::from(deficit.get(lane))).min(1000);
+        deficit.positive().map(share).min().and_then(|worst| u16::try_from(worst).ok()).unwrap_or(1000)
     }
 
     /// Raises each lane to that of `floor`.

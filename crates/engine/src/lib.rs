@@ -12,21 +12,24 @@ mod demand;
 mod engine;
 mod event;
 mod fleet;
-mod interim;
+mod fold;
 mod intern;
 mod lanes;
 mod matching;
 mod members;
 mod pass;
 mod phase1;
+mod phase2;
 mod phase3;
+mod place;
 mod policy;
 mod verdict;
 
 pub use decision::{
-    Action, ActionKind, Decisions, MatchingSupply, Shortfall, UnmetReason, Unsupported, Verdict,
+    Action, ActionKind, Candidate, Decisions, GangVerdict, MatchingSupply, Preemption, SameVerdict,
+    Shortfall, UnmetReason, Verdict,
 };
 pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};
 pub use matching::matches;
-pub use policy::Policy;
+pub use policy::{Policy, VictimPolicy};

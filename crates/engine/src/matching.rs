@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use bigfleet_types::{Fingerprint, Machine, Operator, PenaltyBucket, Profile, Requirement, keys};
+use bigfleet_types::{
+    Fingerprint, Machine, Operator, PenaltyBucket, Profile, Requirement, WhenUnsatisfiable, keys,
+};
 use smallvec::SmallVec;
 
 use crate::class::{ClassIx, Classes, Traits};
@@ -63,12 +65,41 @@ impl Term {
     }
 }
 
+/// A spread that is enforced.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpreadRule {
+    pub(crate) key: KeyIx,
+    /// How far a domain may be ahead of the emptiest; at least 1.
+    pub(crate) skew: usize,
+}
+
+/// The spreads that a profile enforces. Those over hostnames always hold, as every machine is one of its own, and a
+/// gang in one domain cannot be spread.
+fn spread_rules(profile: &Profile, symbols: &mut Symbols) -> SpreadRules {
+    let enforced = profile.spread().iter().filter(|term| {
+        term.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule && &*term.topology_key != keys::HOSTNAME
+    });
+    // Even a gang's, as what it folds into is spread.
+    let rules: SpreadRules = enforced
+        .map(|term| SpreadRule {
+            key: symbols.mention_key(&term.topology_key),
+            skew: usize::try_from(term.max_skew.max(1)).unwrap_or(1),
+        })
+        .collect();
+    if profile.same().is_some() { SpreadRules::new() } else { rules }
+}
+
+/// The enforced spreads of one profile.
+pub(crate) type SpreadRules = SmallVec<[SpreadRule; 1]>;
+
 /// A profile in numbers, with the classes that match it among those looked at so far.
 #[derive(Debug)]
 struct Entry {
     fingerprint: Fingerprint,
     interruption: PenaltyBucket,
     terms: Vec<Term>,
+    same: Option<KeyIx>,
+    spread: SpreadRules,
     needs: usize,
     looked_at: usize,
     bits: Vec<u64>,
@@ -97,6 +128,8 @@ impl Matching {
             fingerprint,
             interruption: profile.interruption(),
             terms: profile.requirements().iter().map(|r| Term::compile(r, symbols)).collect(),
+            same: profile.same().map(|requirement| symbols.mention_key(&requirement.key)),
+            spread: spread_rules(profile, symbols),
             needs: 1,
             looked_at: 0,
             bits: Vec::new(),
@@ -147,6 +180,15 @@ impl Matching {
     /// The classes that match, in no order that may matter.
     pub(crate) fn classes(&self, ix: ProfileIx) -> &[ClassIx] {
         self.entries[ix.at()].as_ref().map_or(&[], |entry| &entry.matching)
+    }
+
+    /// The key that all machines of a gang agree on; `None` for a plain Need.
+    pub(crate) fn same(&self, ix: ProfileIx) -> Option<KeyIx> {
+        self.entries[ix.at()].as_ref()?.same
+    }
+
+    pub(crate) fn spread(&self, ix: ProfileIx) -> &[SpreadRule] {
+        self.entries[ix.at()].as_ref().map_or(&[], |entry| &entry.spread)
     }
 
     pub(crate) fn interruption(&self, ix: ProfileIx) -> PenaltyBucket {

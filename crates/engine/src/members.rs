@@ -3,11 +3,11 @@
 //! A pool is what a phase walks. All members of a pool are equal to every Need but for the id, so a test that fails
 //! for one fails for all, and one cursor a pass tells which of them are taken.
 
-use bigfleet_types::StampedPenalty;
 use smallvec::SmallVec;
 
 use crate::class::ClassIx;
 use crate::intern::{ClusterIx, Map, StampIx, index};
+use crate::place::Place;
 
 index! {
     /// A pool.
@@ -19,31 +19,6 @@ index! {
 impl PoolIx {
     /// In no pool: nobody may claim the machine.
     pub(crate) const NONE: Self = Self(u32::MAX);
-}
-
-/// Where machines of a class are, as far as claims tell it apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// Ready to join any cluster.
-    Idle,
-    /// Not bought yet.
-    Speculative,
-    /// Configured or Configuring in a cluster.
-    Bound(Binding),
-    /// Being created for a known Need.
-    CreatingFor(ClusterIx, StampIx),
-    /// Being created for a Need that nobody remembers.
-    CreatingForAnyone,
-}
-
-/// How a machine is bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Binding {
-    pub(crate) cluster: ClusterIx,
-    /// Not Ready yet.
-    pub(crate) configuring: bool,
-    pub(crate) stamp: StampIx,
-    pub(crate) reclamation: StampedPenalty,
 }
 
 /// One pool.
@@ -73,7 +48,9 @@ pub(crate) struct Pools {
     by_key: Map<(ClassIx, Place), PoolIx>,
     bound: Map<ClusterIx, Vec<PoolIx>>,
     own_bound: Map<(ClusterIx, StampIx), Few>,
+    creating: Map<ClusterIx, Vec<PoolIx>>,
     own_creating: Map<(ClusterIx, StampIx), Few>,
+    draining: Vec<PoolIx>,
     creating_for_anyone: Vec<PoolIx>,
     dirty: Vec<PoolIx>,
 }
@@ -88,6 +65,11 @@ impl Pools {
         self.all.len()
     }
 
+    /// How many machines each pool has, by index.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().map(|pool| u32::try_from(pool.members.len()).unwrap_or(u32::MAX))
+    }
+
     pub(crate) fn find(&self, class: ClassIx, place: Place) -> Option<PoolIx> {
         self.by_key.get(&(class, place)).copied()
     }
@@ -100,6 +82,21 @@ impl Pools {
     /// The bound pools with a Need's stamps.
     pub(crate) fn own_bound(&self, cluster: ClusterIx, stamp: StampIx) -> &[PoolIx] {
         self.own_bound.get(&(cluster, stamp)).map_or(&[], |list| list)
+    }
+
+    /// The pools that are created for any Need of a cluster.
+    pub(crate) fn creating(&self, cluster: ClusterIx) -> &[PoolIx] {
+        self.creating.get(&cluster).map_or(&[], |list| list)
+    }
+
+    /// The pools that drain for a preemption, or for a reason that nobody knows.
+    pub(crate) fn draining(&self) -> &[PoolIx] {
+        &self.draining
+    }
+
+    /// Every bound pool, in no particular order.
+    pub(crate) fn all_bound(&self) -> impl Iterator<Item = PoolIx> {
+        self.bound.values().flatten().copied()
     }
 
     /// The pools that are created for a Need.
@@ -151,10 +148,12 @@ impl Pools {
                 self.bound.entry(binding.cluster).or_default().push(ix);
                 self.own_bound.entry((binding.cluster, binding.stamp)).or_default().push(ix);
             }
-            Place::CreatingFor(cluster, stamp) => {
+            Place::CreatingFor { cluster, stamp, .. } => {
+                self.creating.entry(cluster).or_default().push(ix);
                 self.own_creating.entry((cluster, stamp)).or_default().push(ix);
             }
             Place::CreatingForAnyone => self.creating_for_anyone.push(ix),
+            Place::Draining(_) => self.draining.push(ix),
         }
         ix
     }
@@ -171,8 +170,14 @@ impl Pools {
                 }
                 forget(&mut self.own_bound, (binding.cluster, binding.stamp), ix);
             }
-            Place::CreatingFor(cluster, stamp) => forget(&mut self.own_creating, (cluster, stamp), ix),
+            Place::CreatingFor { cluster, stamp, .. } => {
+                if let Some(list) = self.creating.get_mut(&cluster) {
+                    list.retain(|other| *other != ix);
+                }
+                forget(&mut self.own_creating, (cluster, stamp), ix);
+            }
             Place::CreatingForAnyone => self.creating_for_anyone.retain(|other| *other != ix),
+            Place::Draining(_) => self.draining.retain(|other| *other != ix),
         }
     }
 

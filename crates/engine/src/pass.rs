@@ -8,15 +8,16 @@ use std::collections::BinaryHeap;
 
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
-use crate::demand::Demand;
+use crate::demand::Row;
 use crate::fleet::Fleet;
-use crate::intern::{ClusterIx, Map, Symbols};
+use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::LaneSet;
 use crate::matching::{Matching, ProfileIx};
-use crate::members::{Place, PoolIx, Slot};
+use crate::members::{PoolIx, Slot};
+use crate::place::Place;
 
 /// Which free machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Tier {
     Idle,
     Speculative,
@@ -28,10 +29,17 @@ pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 /// The state of one pass.
 pub(crate) struct Pass<'a> {
     pub(crate) fleet: &'a Fleet,
-    pub(crate) demand: &'a Demand,
+    /// In precedence order, after folding.
+    pub(crate) rows: &'a [&'a Row],
+    /// What machines may be stamped with that is not dead.
+    live: Set<(ClusterIx, StampIx)>,
     pub(crate) symbols: &'a Symbols,
     pub(crate) matching: &'a mut Matching,
-    claimed: Vec<bool>,
+    claims: Vec<Claim>,
+    /// Who claims now.
+    claimer: Claim,
+    /// By pool: how many members nobody claimed.
+    free: Vec<u32>,
     /// By pool: every member before this position is claimed.
     cursor: Vec<usize>,
     /// Bound pools by cluster that may have unclaimed members.
@@ -39,6 +47,37 @@ pub(crate) struct Pass<'a> {
     /// By pool: dropped from `open` because nothing was left.
     exhausted: Vec<bool>,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+}
+
+/// One value of a key, which a gang keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Domain {
+    pub(crate) key: KeyIx,
+    pub(crate) value: ValueIx,
+}
+
+impl Domain {
+    pub(crate) fn has(self, pass: &Pass<'_>, class: ClassIx) -> bool {
+        pass.fleet.classes.domain(class, self.key) == Some(self.value)
+    }
+}
+
+/// Who has claimed a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim(u32);
+
+impl Claim {
+    const NOBODY: Self = Self(u32::MAX);
+    /// A Need counts on a draining machine without having it.
+    const COUNTED: Self = Self(u32::MAX - 1);
+
+    fn of(position: usize) -> Self {
+        Self(u32::try_from(position).unwrap_or(u32::MAX))
+    }
+
+    fn row(self) -> Option<usize> {
+        (self.0 < Self::COUNTED.0).then_some(self.0 as usize)
+    }
 }
 
 /// What a visitor did with a machine.
@@ -55,16 +94,19 @@ pub(crate) enum Step {
 impl<'a> Pass<'a> {
     pub(crate) fn new(
         fleet: &'a Fleet,
-        demand: &'a Demand,
+        rows: &'a [&'a Row],
         symbols: &'a Symbols,
         matching: &'a mut Matching,
     ) -> Self {
         Self {
             fleet,
-            demand,
+            rows,
+            live: rows.iter().map(|row| (row.cluster, row.stamp)).collect(),
             symbols,
             matching,
-            claimed: vec![false; fleet.slots()],
+            claims: vec![Claim::NOBODY; fleet.slots()],
+            claimer: Claim::NOBODY,
+            free: fleet.pools.sizes().collect(),
             cursor: vec![0; fleet.pools.len()],
             open: Map::default(),
             exhausted: vec![false; fleet.pools.len()],
@@ -74,18 +116,49 @@ impl<'a> Pass<'a> {
 
     /// The claims of all Needs, by slot.
     pub(crate) fn into_claims(self) -> Vec<bool> {
-        self.claimed
+        self.claims.into_iter().map(|claim| claim.row().is_some()).collect()
+    }
+
+    /// From now on claims are those of the row at this position.
+    pub(crate) fn serve(&mut self, position: usize) {
+        self.claimer = Claim::of(position);
+    }
+
+    /// From now on a claim only says that a Need counts on a draining machine.
+    pub(crate) fn serve_nobody(&mut self) {
+        self.claimer = Claim::COUNTED;
+    }
+
+    /// Whether a stamp names a Need that the cluster has now.
+    pub(crate) fn is_live(&self, cluster: ClusterIx, stamp: StampIx) -> bool {
+        self.live.contains(&(cluster, stamp))
+    }
+
+    /// The position of the row that claims a machine.
+    pub(crate) fn claiming_row(&self, slot: Slot) -> Option<usize> {
+        self.claims[slot.at()].row()
+    }
+
+    pub(crate) fn is_claimed(&self, slot: Slot) -> bool {
+        self.claims[slot.at()] != Claim::NOBODY
+    }
+
+    /// How many machines of a pool are not claimed.
+    pub(crate) fn free(&self, pool: PoolIx) -> u32 {
+        self.free[pool.at()]
     }
 
     pub(crate) fn claim(&mut self, slot: Slot) {
-        debug_assert!(!self.claimed[slot.at()], "a machine is claimed at most once");
-        self.claimed[slot.at()] = true;
+        debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
+        self.claims[slot.at()] = self.claimer;
+        self.free[self.fleet.pool(slot).at()] -= 1;
     }
 
     /// Gives a claim back, for the Needs that follow.
     pub(crate) fn unclaim(&mut self, slot: Slot) {
-        self.claimed[slot.at()] = false;
+        self.claims[slot.at()] = Claim::NOBODY;
         let ix = self.fleet.pool(slot);
+        self.free[ix.at()] += 1;
         let pool = self.fleet.pools.get(ix);
         let rank = self.fleet.rank(slot);
         let position = pool.members().partition_point(|other| self.fleet.rank(*other) < rank);
@@ -103,7 +176,8 @@ impl<'a> Pass<'a> {
         let members = self.fleet.pools.get(ix).members();
         let cursor = &mut self.cursor[ix.at()];
         let ahead = members.get(*cursor..).unwrap_or_default();
-        let skipped = ahead.iter().position(|slot| !self.claimed[slot.at()]).unwrap_or(ahead.len());
+        let skipped =
+            ahead.iter().position(|slot| self.claims[slot.at()] == Claim::NOBODY).unwrap_or(ahead.len());
         *cursor += skipped;
         members.get(*cursor).copied()
     }

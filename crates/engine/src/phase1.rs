@@ -5,24 +5,34 @@
 mod acquire;
 mod credit;
 mod floor;
-mod trim;
+mod gang;
+mod spread;
+pub(crate) mod trim;
 
 use bigfleet_types::MachineState;
 
+pub(crate) use self::gang::{Choice, Told};
+pub(crate) use self::spread::Spread;
 use crate::demand::Row;
 use crate::lanes::Lanes;
 use crate::members::Slot;
 use crate::pass::Pass;
 
-/// What Phase 1 found for one row.
+/// What was found for one row. Phase 2 completes it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// What is missing; no positive lane when satisfied.
     pub(crate) residual: Lanes,
-    /// Bound and in-flight machines claimed.
-    pub(crate) credited: usize,
+    /// Bound and in-flight machines claimed, in the order of the walk.
+    pub(crate) credited: Vec<Slot>,
     /// Free machines claimed, in the order of acquisition.
     pub(crate) acquired: Vec<Slot>,
+    /// Where a gang goes; `None` for a plain Need.
+    pub(crate) choice: Option<Choice>,
+    /// Machines preempted for the row, in the order picked.
+    pub(crate) victims: Vec<Slot>,
+    /// What no phase could meet.
+    pub(crate) unresolved: Option<Lanes>,
 }
 
 /// A row on its way through the two rounds.
@@ -36,53 +46,93 @@ struct Work {
 }
 
 impl Work {
+    fn new(row: &Row) -> Self {
+        Self { remaining: row.aggregate.clone(), credited: Vec::new(), floor_met: false }
+    }
+
     /// Claims a machine as credit.
     fn credit(&mut self, pass: &mut Pass<'_>, row: &Row, slot: Slot) {
         pass.claim(slot);
         let capacity = pass.fleet.capacity(slot);
-        self.remaining.subtract(capacity);
+        self.remaining.subtract(&row.worth(capacity));
         self.floor_met = self.floor_met || capacity.covers(&row.min_unit);
         self.credited.push(slot);
     }
 }
 
+/// How far the first round brought a row.
+enum First {
+    Settled(Outcome),
+    Begun(Work),
+}
+
 /// Runs the phase: one outcome per row, in precedence order.
 pub(crate) fn run(pass: &mut Pass<'_>) -> Vec<Outcome> {
-    let rows: Vec<&Row> = pass.demand.in_order().collect();
+    let rows = pass.rows;
     let mut outcomes = Vec::with_capacity(rows.len());
     for equals in rows.chunk_by(|a, b| a.need.precedence() == b.need.precedence()) {
-        let first_round: Vec<_> = equals.iter().map(|row| keep_own(pass, row)).collect();
-        for (row, work) in equals.iter().zip(first_round) {
-            outcomes.push(settle(pass, row, work));
+        let start = outcomes.len();
+        let mut first_round = Vec::with_capacity(equals.len());
+        for (position, row) in (start..).zip(equals) {
+            pass.serve(position);
+            first_round.push(keep_own(pass, row));
+        }
+        for ((position, row), first) in (start..).zip(equals).zip(first_round) {
+            pass.serve(position);
+            outcomes.push(match first {
+                First::Settled(outcome) => outcome,
+                First::Begun(work) => settle(pass, row, work),
+            });
         }
     }
     outcomes
 }
 
-/// The first round: own bound machines until they cover the Need.
-fn keep_own(pass: &mut Pass<'_>, row: &Row) -> Work {
-    let mut work = Work { remaining: row.aggregate.clone(), credited: Vec::new(), floor_met: false };
-    if row.unsupported.is_none() {
-        pass.matching.look(row.profile, &pass.fleet.classes);
-        credit::own_bound(pass, row, &mut work);
+/// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
+/// in one domain cover is settled.
+fn keep_own(pass: &mut Pass<'_>, row: &Row) -> First {
+    pass.matching.look(row.profile, &pass.fleet.classes);
+    let same = pass.matching.same(row.profile);
+    if row.aggregate.is_zero() {
+        return First::Settled(Outcome {
+            choice: same.map(|_| Choice::NOTHING_WANTED),
+            ..Outcome::default()
+        });
     }
-    work
+    let mut work = Work::new(row);
+    match same {
+        None => credit::own_bound(pass, row, &mut work),
+        Some(key) if gang::own_suffice(pass, row, key) => {
+            return First::Settled(gang::settle(pass, row, key));
+        }
+        Some(_) => {}
+    }
+    First::Begun(work)
 }
 
 /// The second round: the rest of the credit walk, then acquisition.
 fn settle(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
-    let mut acquired = Vec::new();
-    if row.unsupported.is_none() && !row.aggregate.is_zero() {
-        credit::others(pass, row, &mut work);
-        floor::guarantee(pass, row, &mut work);
-        acquired = acquire::acquire(pass, row, &mut work);
+    if let Some(key) = pass.matching.same(row.profile) {
+        return gang::settle(pass, row, key);
     }
-    Outcome { residual: work.remaining, credited: work.credited.len(), acquired }
+    credit::others(pass, row, &mut work);
+    floor::guarantee(pass, row, &mut work);
+    let acquired = if pass.matching.spread(row.profile).is_empty() {
+        acquire::acquire(pass, row, &mut work, acquire::Within::ANYWHERE)
+    } else {
+        spread::acquire(pass, row, &mut work)
+    };
+    Outcome { residual: work.remaining, credited: work.credited, acquired, ..Outcome::default() }
 }
 
 impl Outcome {
     /// How many of the acquired machines were in this state.
     pub(crate) fn acquired_from(&self, pass: &Pass<'_>, state: MachineState) -> usize {
         self.acquired.iter().filter(|slot| pass.fleet.state(**slot) == state).count()
+    }
+
+    /// All machines claimed.
+    pub(crate) fn claimed(&self) -> impl Iterator<Item = Slot> {
+        self.credited.iter().chain(&self.acquired).copied()
     }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use bigfleet_types::{MachineState, UnixNanos};
 
 use crate::decision::{Action, ActionKind};
-use crate::fleet::{Fleet, stamped_reclamation};
+use crate::fleet::Fleet;
 use crate::intern::ClusterIx;
 use crate::members::Slot;
+use crate::phase2::Taken;
+use crate::place::stamped_reclamation;
 use crate::policy::Policy;
 
 /// What the phase found.
@@ -31,11 +33,12 @@ impl Releases {
     }
 }
 
-/// Runs the phase. `claimed` is by slot, `reclaimable` by cluster: it has spoken, and nothing holds its machines.
+/// Runs the phase. `claimed` is by slot, `heard` by cluster: it has spoken.
 pub(crate) fn run(
     fleet: &mut Fleet,
     claimed: &[bool],
-    reclaimable: &[bool],
+    taken: &Taken,
+    heard: &[bool],
     cluster_ranks: &[u32],
     policy: &Policy,
     now: UnixNanos,
@@ -46,18 +49,20 @@ pub(crate) fn run(
         let slot = fleet.in_id_order()[position];
         match (fleet.state(slot), fleet.cluster(slot)) {
             (MachineState::Configured, Some(cluster)) => {
-                // The clock stands still while nothing may be reclaimed: demand that is not known, or cannot be
-                // served yet, does not make a machine excess.
-                if claimed[slot.at()] || !reclaimable[cluster.at()] {
+                // The clock stands still while demand that is not known does not make a machine excess.
+                if claimed[slot.at()] || !heard[cluster.at()] {
                     fleet.clear_excess(slot);
                     continue;
                 }
                 let since = fleet.start_excess(slot, now);
-                if fleet.releasable(slot) && releases.is_due(since, policy.reclaim_after, now) {
+                if fleet.releasable(slot)
+                    && !taken.has(slot)
+                    && releases.is_due(since, policy.reclaim_after, now)
+                {
                     excess.push((cluster, slot));
                 }
             }
-            (MachineState::Idle, _) if !claimed[slot.at()] && fleet.releasable(slot) => {
+            (MachineState::Idle, _) if !claimed[slot.at()] && !taken.has(slot) && fleet.releasable(slot) => {
                 let hold = policy.idle_hold(fleet.capacity_type(slot));
                 if let (Some(hold), Some(since)) = (hold, fleet.idle_since(slot))
                     && releases.is_due(since, hold, now)

@@ -15,6 +15,36 @@ pub struct Policy {
     pub reclaim_after: Duration,
     /// The grace of a Reclaim's drain.
     pub reclaim_grace: Duration,
+    /// How victims of preemption are weighed.
+    pub victims: VictimPolicy,
+}
+
+/// The configurable numbers of the victim score. Weights are in nano-points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VictimPolicy {
+    /// For each point of priority that the preemptor is above the victim.
+    pub priority_weight: u64,
+    /// For 1/second of the estimated drain.
+    pub drain_weight: u64,
+    /// For 1/dollar of the stamped interruption penalty.
+    pub interruption_weight: u64,
+    /// For 1/dollar of the stamped reclamation penalty.
+    pub reclamation_weight: u64,
+    /// How long a drain is expected to take; below one second counts as one.
+    pub drain_estimate: Duration,
+}
+
+impl Default for VictimPolicy {
+    /// Weights of 1 for priority and 0.1 for all else, drains of 30 s.
+    fn default() -> Self {
+        Self {
+            priority_weight: 1_000_000_000,
+            drain_weight: 100_000_000,
+            interruption_weight: 100_000_000,
+            reclamation_weight: 100_000_000,
+            drain_estimate: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for Policy {
@@ -25,6 +55,7 @@ impl Default for Policy {
             spot_idle_hold: Duration::from_secs(60),
             reclaim_after: Duration::ZERO,
             reclaim_grace: Duration::from_secs(600),
+            victims: VictimPolicy::default(),
         }
     }
 }

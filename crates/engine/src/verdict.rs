@@ -2,13 +2,15 @@
 
 use bigfleet_types::MachineState;
 
-use crate::decision::{MatchingSupply, Shortfall, UnmetReason, Verdict};
-use crate::demand::Row;
-use crate::intern::Map;
+use crate::decision::{
+    Candidate, GangVerdict, MatchingSupply, Preemption, SameVerdict, Shortfall, UnmetReason, Verdict,
+};
+use crate::demand::{Demand, Row};
+use crate::intern::{Map, Symbols};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::ProfileIx;
 use crate::pass::Pass;
-use crate::phase1::Outcome;
+use crate::phase1::{Choice, Outcome, Told};
 
 /// Counts above this are cut.
 const SUPPLY_CAP: u16 = 256;
@@ -21,29 +23,35 @@ pub(crate) struct Verdicts {
 
 impl Verdicts {
     /// The verdict of one row.
-    pub(crate) fn of(&mut self, pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Verdict {
+    pub(crate) fn of(
+        &mut self,
+        pass: &mut Pass<'_>,
+        demand: &Demand,
+        row: &Row,
+        outcome: &Outcome,
+    ) -> Verdict {
         let satisfied = outcome.residual.is_zero();
-        let claimed = outcome.credited + outcome.acquired.len();
         let supply = (!satisfied).then(|| self.supply(pass, row));
-        let none = |supply: MatchingSupply| supply.idle + supply.configured + supply.speculative == 0;
-        let reason = match supply {
-            None => UnmetReason::Unspecified,
-            Some(_) if row.unsupported.is_some() => UnmetReason::Unspecified,
-            Some(supply) if claimed == 0 && none(supply) => UnmetReason::NoMatchingSupply,
-            Some(_) => UnmetReason::PriorityStarved,
-        };
+        let dimensions = &pass.symbols.dimensions;
+        let preemption = (!outcome.victims.is_empty()).then(|| {
+            let mut freed = Lanes::default();
+            outcome.victims.iter().for_each(|slot| freed.add(pass.fleet.capacity(*slot)));
+            Preemption { victims: count(outcome.victims.len()), freed: dimensions.resources(&freed) }
+        });
         Verdict {
             need: row.need.clone(),
             key: row.key.clone(),
             arrival: row.arrival,
             satisfied,
-            residual: pass.symbols.dimensions.resources(&outcome.residual),
-            claimed: count(claimed),
+            residual: dimensions.resources(&outcome.residual),
+            claimed: count(outcome.claimed().count()),
             bootstraps: count(outcome.acquired_from(pass, MachineState::Idle)),
             provisions: count(outcome.acquired_from(pass, MachineState::Speculative)),
-            reason,
+            reason: reason(outcome, supply),
             supply,
-            unsupported: row.unsupported,
+            same: outcome.choice.as_ref().map(|choice| same(pass.symbols, choice)),
+            preemption,
+            gangs: gangs(pass, demand, row, outcome),
         }
     }
 
@@ -77,16 +85,65 @@ impl Verdicts {
     }
 }
 
-/// What the unsatisfied Needs lack, in the order of the report. Until there is a Phase 2, that is all of it.
-pub(crate) fn shortfalls(verdicts: &[Verdict]) -> Vec<Shortfall> {
-    let unmet = verdicts.iter().filter(|verdict| !verdict.satisfied);
-    let mut shortfalls: Vec<_> = unmet
-        .map(|verdict| Shortfall {
-            key: verdict.key.clone(),
-            need: verdict.need.clone(),
-            deficit: verdict.residual.clone(),
+/// The first reason that holds.
+fn reason(outcome: &Outcome, supply: Option<MatchingSupply>) -> UnmetReason {
+    let Some(supply) = supply else { return UnmetReason::Unspecified };
+    if outcome.choice.as_ref().is_some_and(|choice| !choice.satisfiable) {
+        UnmetReason::TopologyUnsatisfiable
+    } else if outcome.claimed().next().is_none() && supply == MatchingSupply::default() {
+        UnmetReason::NoMatchingSupply
+    } else if outcome.unresolved.is_some() && !outcome.victims.is_empty() {
+        UnmetReason::PreemptionExhausted
+    } else {
+        UnmetReason::PriorityStarved
+    }
+}
+
+fn same(symbols: &Symbols, choice: &Choice) -> SameVerdict {
+    let candidate = |told: &Told| {
+        Some(Candidate {
+            domain: symbols.value_text(told.value)?.clone(),
+            per_mille: told.per_mille,
+            satisfiable: told.satisfiable,
         })
-        .collect();
+    };
+    SameVerdict {
+        domain: choice.domain.and_then(|domain| symbols.value_text(domain.value).cloned()),
+        satisfiable: choice.satisfiable,
+        candidates: choice.candidates.iter().filter_map(candidate).collect(),
+    }
+}
+
+/// Of a folded Need's gangs the first are satisfied, as many as its machines hold.
+fn gangs(pass: &Pass<'_>, demand: &Demand, row: &Row, outcome: &Outcome) -> Vec<GangVerdict> {
+    if row.gangs.is_empty() {
+        return Vec::new();
+    }
+    let whole = |slot| pass.fleet.capacity(slot).whole_units(&row.min_unit);
+    let covered = outcome.claimed().map(whole).fold(0, i64::saturating_add);
+    let satisfied = outcome.residual.is_zero();
+    let gangs = (0i64..).zip(row.gangs.iter().filter_map(|ix| demand.row(*ix)));
+    gangs
+        .map(|(position, gang)| GangVerdict {
+            need: gang.need.clone(),
+            key: gang.key.clone(),
+            arrival: gang.arrival,
+            satisfied: satisfied || position < covered,
+        })
+        .collect()
+}
+
+/// What no phase could meet, in the order of the report.
+pub(crate) fn shortfalls(symbols: &Symbols, rows: &[&Row], outcomes: &[Outcome]) -> Vec<Shortfall> {
+    let unresolved = rows.iter().zip(outcomes).filter_map(|(row, outcome)| {
+        Some(Shortfall {
+            key: row.key.clone(),
+            need: row.need.clone(),
+            deficit: symbols.dimensions.resources(outcome.unresolved.as_ref()?),
+            preempted: !outcome.victims.is_empty(),
+        })
+    });
+    let mut shortfalls: Vec<_> = unresolved.collect();
     shortfalls.sort_by(|a, b| {
         let order = |s: &Shortfall| (std::cmp::Reverse(s.need.profile.priority()), s.key.fingerprint);
         let ties = |s: &Shortfall| (s.key.cluster.clone(), s.key.group.clone());

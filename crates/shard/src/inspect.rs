@@ -6,13 +6,14 @@ use std::cmp::Reverse;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bigfleet_engine::Verdict;
+use bigfleet_engine::{GangVerdict, Verdict};
 use bigfleet_proto::gate::saturating_count;
 use bigfleet_proto::gate::shardread::Inspect;
 use bigfleet_proto::v1alpha1::inspect_needs_response::Frame;
 use bigfleet_proto::v1alpha1::shard_read_server::{ShardRead, ShardReadServer};
 use bigfleet_proto::v1alpha1::{
-    InspectNeedsHeader, InspectNeedsRequest, InspectNeedsResponse, MatchingSupply, NeedView, UnmetReason,
+    DomainCoverage, InspectNeedsHeader, InspectNeedsRequest, InspectNeedsResponse, MatchingSupply, NeedView,
+    PreemptionSummary, UnmetReason,
 };
 use bigfleet_types::ClusterId;
 use futures::Stream;
@@ -72,22 +73,34 @@ impl ShardRead for ReadService {
     }
 }
 
-/// The cluster's verdicts, as places in the published array: by priority descending, arrival, cluster, and then by
+/// Where a row is told: the place of a verdict in the published array and, for a folded Need, that of a gang in it.
+type Place = (usize, Option<usize>);
+
+/// The cluster's rows; every gang of a folded Need is one. By priority descending, arrival, cluster, and then by
 /// what tells rows of one cluster apart.
-fn order(published: &Published, cluster: Option<&ClusterId>) -> Vec<usize> {
+fn order(published: &Published, cluster: Option<&ClusterId>) -> Vec<Place> {
     let verdicts = &published.decisions.verdicts;
-    let mut rows: Vec<usize> =
-        (0..verdicts.len()).filter(|&i| cluster.is_none_or(|c| verdicts[i].key.cluster == *c)).collect();
-    rows.sort_by_cached_key(|&i| {
+    let wanted = (0..verdicts.len()).filter(|&i| cluster.is_none_or(|c| verdicts[i].key.cluster == *c));
+    let mut rows: Vec<Place> = Vec::new();
+    for i in wanted {
+        match verdicts[i].gangs.len() {
+            0 => rows.push((i, None)),
+            gangs => rows.extend((0..gangs).map(|gang| (i, Some(gang)))),
+        }
+    }
+    rows.sort_by_cached_key(|&(i, gang)| {
         let verdict = &verdicts[i];
-        (Reverse(verdict.need.profile.priority()), verdict.arrival, verdict.key.clone())
+        let gang = gang.map(|gang| &verdict.gangs[gang]);
+        let arrival = gang.map_or(verdict.arrival, |gang| gang.arrival);
+        let key = gang.map_or(&verdict.key, |gang| &gang.key);
+        (Reverse(verdict.need.profile.priority()), arrival, key.clone())
     });
     rows
 }
 
 fn frames(
     published: Arc<Published>,
-    rows: Vec<usize>,
+    rows: Vec<Place>,
     limit: Option<usize>,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<InspectNeedsResponse, Status>> {
@@ -96,12 +109,16 @@ fn frames(
         computed_at_unix_nanos: published.computed_at.0,
         total_needs: saturating_count(rows.len()),
     };
-    let needs = rows.into_iter().take(limit.unwrap_or(usize::MAX)).map(move |i| {
+    let needs = rows.into_iter().take(limit.unwrap_or(usize::MAX)).map(move |(i, gang)| {
         // A reader counts until its last frame is on its way.
         let _reading = &permit;
         let verdict = &published.decisions.verdicts[i];
         let age = published.unmet_age.get(i).copied().unwrap_or(0);
-        Frame::Need(view(verdict, age, published.notes.get(&i)))
+        let row = view(verdict, age, published.notes.get(&i));
+        Frame::Need(match gang {
+            None => row,
+            Some(gang) => gang_view(row, &verdict.gangs[gang]),
+        })
     });
     let frames = std::iter::once(Frame::Header(header)).chain(needs);
     futures::stream::iter(frames.map(|frame| Ok(InspectNeedsResponse { frame: Some(frame) })))
@@ -112,6 +129,8 @@ fn view(verdict: &Verdict, unmet_age: u32, note: Option<&Note>) -> NeedView {
     let missing = note.and_then(|note| note.missing.as_ref());
     let satisfied = verdict.satisfied && missing.is_none();
     let residual = missing.unwrap_or(&verdict.residual);
+    let same = verdict.same.as_ref();
+    let candidates = same.into_iter().flat_map(|same| &same.candidates);
     NeedView {
         need: Some(verdict.need.as_ref().into()),
         cluster_id: verdict.key.cluster.to_string(),
@@ -122,8 +141,8 @@ fn view(verdict: &Verdict, unmet_age: u32, note: Option<&Note>) -> NeedView {
         claimed_machine_count: saturating_count(verdict.claimed),
         bootstrap_count: saturating_count(verdict.bootstraps),
         provision_count: saturating_count(verdict.provisions),
-        same_domain: String::new(),
-        same_satisfiable: false,
+        same_domain: same.and_then(|same| same.domain.as_deref()).unwrap_or_default().to_owned(),
+        same_satisfiable: same.is_some_and(|same| same.satisfiable),
         acquisition_parked: false,
         parked_age_cycles: 0,
         age_cycles_unmet: saturating_count(unmet_age),
@@ -134,8 +153,36 @@ fn view(verdict: &Verdict, unmet_age: u32, note: Option<&Note>) -> NeedView {
             speculative: supply.speculative.into(),
             capped: supply.capped,
         }),
-        preemption: None,
-        same_candidates: Vec::new(),
+        preemption: verdict.preemption.as_ref().map(|preemption| PreemptionSummary {
+            victims_found: saturating_count(preemption.victims),
+            capacity_freed: Some((&preemption.freed).into()),
+        }),
+        same_candidates: candidates.map(coverage).collect(),
         note: note.map(|note| note.cause.to_string()).unwrap_or_default(),
+    }
+}
+
+/// One gang of a folded Need, whose machines serve all of its gangs together: counts and supply are those of the fold,
+/// what is missing is the gang's own.
+fn gang_view(fold: NeedView, gang: &GangVerdict) -> NeedView {
+    let satisfied = gang.satisfied;
+    NeedView {
+        need: Some(gang.need.as_ref().into()),
+        arrival_unix_nanos: gang.arrival.0,
+        profile_fingerprint: gang.key.fingerprint.to_string(),
+        satisfied,
+        residual_deficit: (!satisfied).then(|| (&gang.need.aggregate).into()),
+        age_cycles_unmet: if satisfied { 0 } else { fold.age_cycles_unmet },
+        unmet_reason: if satisfied { UnmetReason::Unspecified.into() } else { fold.unmet_reason },
+        matching_supply: fold.matching_supply.filter(|_| !satisfied),
+        ..fold
+    }
+}
+
+fn coverage(candidate: &bigfleet_engine::Candidate) -> DomainCoverage {
+    DomainCoverage {
+        domain: candidate.domain.to_string(),
+        coverage_per_mille: candidate.per_mille.into(),
+        satisfiable: candidate.satisfiable,
     }
 }

@@ -99,7 +99,6 @@ metrics! {
     demand_machines: Gauges<1> = gauges, "Rows of demand by interruption penalty. Rows, not machines: the name is historical";
     demand_rows: Gauge = gauge, "Rows of demand";
     unmet_needs: Gauges<1> = gauges, "Unsatisfied Needs by reason";
-    unsupported_needs: Gauges<1> = gauges, "Needs left alone because this version cannot serve what they ask for";
     deficit: Family<OwnedLabels<1>, FloatGauge> = float_owned, "Sum of all shortfalls by resource, in cores, bytes or units";
     capacity_dollars_per_hour: Family<Labels<2>, FloatGauge> = floats, "Sum of declared prices";
     expected_interruption_dollars_per_hour: Family<Labels<1>, FloatGauge> = floats, "Sum of interruption probability times stamped finite penalty of bound machines";

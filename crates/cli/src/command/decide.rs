@@ -28,8 +28,7 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let bytes =
         content(file).map_err(|error| Failure::Refused(format!("{name}: cannot be read: {error}")))?;
     let input = decide::read(&bytes).map_err(|refused| Failure::Refused(format!("{name}: {refused}")))?;
-    let report = decide::decide(&input).map_err(|not_yet| anyhow::anyhow!("{name}: {not_yet}"))?;
-    print(&report.to_json()?)
+    print(&decide::decide(&input).to_json()?)
 }
 
 fn content(file: &Path) -> std::io::Result<Vec<u8>> {

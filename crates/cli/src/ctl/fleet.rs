@@ -10,9 +10,9 @@ use bigfleet_proto::v1alpha1::inspect_needs_response::Frame;
 use bigfleet_proto::v1alpha1::shard_read_client::ShardReadClient;
 use bigfleet_proto::v1alpha1::{
     InspectNeedsHeader, InspectNeedsRequest, ListFilter, Machine, NeedView,
-    node_selector_requirement::Operator, topology_spread::WhenUnsatisfiable,
+    node_selector_requirement::Operator,
 };
-use bigfleet_types::{MachineState, keys};
+use bigfleet_types::MachineState;
 
 /// What a shard last decided.
 pub(crate) struct Needs {
@@ -139,21 +139,7 @@ fn unmet(view: &NeedView) -> String {
         UnmetReason::PreemptionExhausted => {
             format!("preempting all that may be preempted is not enough: {counts}")
         }
-        UnmetReason::Unspecified => unsupported(view),
-    }
-}
-
-fn unsupported(view: &NeedView) -> String {
-    let need = view.need.clone().unwrap_or_default();
-    if let Some(same) = need.requirements.iter().find(|r| r.operator() == Operator::Same) {
-        return format!("not supported yet: machines that share one value of {}", same.key);
-    }
-    let enforced = |term: &&bigfleet_proto::v1alpha1::TopologySpread| {
-        term.when_unsatisfiable() == WhenUnsatisfiable::DoNotSchedule && term.topology_key != keys::HOSTNAME
-    };
-    match need.spread.iter().find(enforced) {
-        Some(term) => format!("not supported yet: an enforced spread over {}", term.topology_key),
-        None => "the shard gives no reason".to_owned(),
+        UnmetReason::Unspecified => "the shard gives no reason".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `bigfleet decide`: a file in, bytes out, and the three ways to end.
+//! `bigfleet decide`: a file in, bytes out, and the two ways to end.
 
 use std::fs::File;
 
@@ -103,16 +103,4 @@ fn a_refused_file_exits_2_with_one_line_that_names_the_field() {
     assert_eq!((missing.status.code(), stdout(&missing)), (Some(2), String::new()));
     assert!(stderr(&missing).contains("none: cannot be read: "), "{}", stderr(&missing));
     assert_eq!(run(&["decide"]).status.code(), Some(2));
-}
-
-#[test]
-fn what_this_version_cannot_decide_exits_1_and_prints_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gang.json");
-    let gang = r#"{"requirements": [{"key": "rack", "operator": "OPERATOR_SAME"}], "aggregateResources""#;
-    std::fs::write(&file, PLAIN.replace("{\"aggregateResources\"", gang)).unwrap();
-    let output = run(&["decide", file.to_str().unwrap()]);
-    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
-    let reason = "gang.json: $.demand[1].rollup.needs[0]: this version does not decide ";
-    assert!(stderr(&output).contains(reason), "{}", stderr(&output));
 }

@@ -148,7 +148,7 @@ fn rows_with_equal_keys_are_one_need() {
     let rollup = r#"{"clusterId": "c", "needs": [
         {"aggregateResources": {"cpu": "0.1m"}}, {"aggregateResources": {"cpu": "0.1m"}, "minUnit": {"cpu": "1"}}]}"#;
     let text = file("[]", &format!(r#"[{{"rollup": {rollup}, "arrivalUnixNanos": [0, 7]}}]"#));
-    let report = bigfleet_decide::decide(&read(&text)).unwrap();
+    let report = bigfleet_decide::decide(&read(&text));
     assert_eq!(report.needs.len(), 1);
     // Each string is rounded up by itself, before the sum; then the floor counts.
     assert_eq!(report.needs[0].residual, amounts(&[("cpu", "1")]));

@@ -8,7 +8,6 @@ mod permutations;
 mod printed;
 mod refused;
 mod total;
-mod unsupported;
 
 /// A file around a fleet and a demand, both as JSON arrays.
 fn file(fleet: &str, demand: &str) -> String {

@@ -3,45 +3,96 @@
 use super::{Work, trim};
 use crate::cost::acquire_key;
 use crate::demand::Row;
-use crate::members::{Place, Slot};
-use crate::pass::{Candidates, Pass, Step, Tier};
+use crate::lanes::LaneSet;
+use crate::members::Slot;
+use crate::pass::{Candidates, Domain, Pass, Step, Tier};
+use crate::place::Place;
+
+/// What an acquisition is confined to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within {
+    /// A gang's domain.
+    pub(super) domain: Option<Domain>,
+    /// Whether machines may be bought.
+    pub(super) buys: bool,
+}
+
+impl Within {
+    /// Anywhere, Speculative machines included.
+    pub(super) const ANYWHERE: Self = Self { domain: None, buys: true };
+
+    pub(super) fn tiers(self) -> &'static [Tier] {
+        if self.buys { &[Tier::Idle, Tier::Speculative] } else { &[Tier::Idle] }
+    }
+}
 
 /// Claims free machines until the Need is covered or nothing helps. Gives them in the order taken.
-pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Slot> {
+pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: Within) -> Vec<Slot> {
     let mut taken = Vec::new();
     if work.remaining.is_zero() {
         return taken;
     }
     let missing = work.remaining.clone();
-    let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
-    for tier in [Tier::Idle, Tier::Speculative] {
-        let key = (row.profile, tier, requested.clone());
-        let mut candidates = match pass.candidates.remove(&key) {
-            Some(candidates) => candidates,
-            None => collect(pass, row, tier, &requested),
-        };
-        // What the Needs before used up is gone for good: a Need gives back only what it took itself.
-        candidates.retain(|(_, pool)| pass.head(*pool).is_some());
-        pass.walk(&candidates, |pass, slot, class| {
+    for tier in within.tiers() {
+        let all = candidates(pass, row, *tier);
+        let inside = within.domain.map(|domain| {
+            let class = |pool| pass.fleet.pools.get(pool).class;
+            all.list
+                .iter()
+                .filter(|(_, pool)| domain.has(pass, class(*pool)))
+                .copied()
+                .collect::<Candidates>()
+        });
+        pass.walk(inside.as_ref().unwrap_or(&all.list), |pass, slot, class| {
             if work.remaining.is_zero() {
                 return Step::Stop;
             }
             let capacity = pass.fleet.classes.capacity(class);
-            if !capacity.covers(&row.min_unit) || !capacity.reduces(&work.remaining) {
+            let worth = row.worth(capacity);
+            if !capacity.covers(&row.min_unit) || !worth.reduces(&work.remaining) {
                 return Step::SkipPool;
             }
-            work.remaining.subtract(capacity);
+            work.remaining.subtract(&worth);
             pass.claim(slot);
             taken.push(slot);
             Step::Claimed
         });
-        pass.candidates.insert(key, candidates);
+        all.give_back(pass);
         if work.remaining.is_zero() {
-            trim::drop_surplus(pass, &missing, &mut taken);
+            for slot in trim::surplus(pass, row, &missing, &mut taken) {
+                pass.unclaim(slot);
+            }
             break;
         }
     }
     taken
+}
+
+/// A list of candidates on loan from the pass.
+pub(super) struct Loan {
+    key: (crate::matching::ProfileIx, Tier, LaneSet),
+    /// Sorted; every pool has an unclaimed machine at first.
+    pub(super) list: Candidates,
+}
+
+impl Loan {
+    /// Keeps the list for the next Need that sees the same order.
+    pub(super) fn give_back(self, pass: &mut Pass<'_>) {
+        pass.candidates.insert(self.key, self.list);
+    }
+}
+
+/// The pools of a tier that match, in the order of acquisition.
+pub(super) fn candidates(pass: &mut Pass<'_>, row: &Row, tier: Tier) -> Loan {
+    let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
+    let key = (row.profile, tier, requested);
+    let mut list = match pass.candidates.remove(&key) {
+        Some(list) => list,
+        None => collect(pass, row, tier, &key.2),
+    };
+    // What the Needs before used up is gone for good: a Need gives back only what it took itself.
+    list.retain(|(_, pool)| pass.free(*pool) > 0);
+    Loan { key, list }
 }
 
 fn collect(pass: &Pass<'_>, row: &Row, tier: Tier, requested: &[usize]) -> Candidates {

@@ -3,8 +3,9 @@
 use super::Work;
 use crate::cost::{KeepKey, keep_key};
 use crate::demand::Row;
-use crate::members::{Place, PoolIx};
-use crate::pass::{Pass, Step};
+use crate::members::PoolIx;
+use crate::pass::{Domain, Pass, Step};
+use crate::place::Place;
 
 /// A part of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,30 +34,44 @@ impl Part {
     }
 }
 
-/// The pools of a part that a row may be credited with, in keep order.
-pub(super) fn pools(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<(KeepKey, PoolIx)> {
+/// The pools of a part, whatever they hold, in no particular order.
+pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<PoolIx> {
     let pools = &pass.fleet.pools;
-    let found: Vec<PoolIx> = match part {
+    let mut found: Vec<PoolIx> = match part {
         Part::OwnBound => pools.own_bound(row.cluster, row.stamp).to_vec(),
         Part::OwnCreating => pools.own_creating(row.cluster, row.stamp).to_vec(),
         Part::CreatingForAnyone => pools.creating_for_anyone().to_vec(),
         Part::Orphans | Part::Siblings => {
-            let demand = pass.demand;
+            let open = pass.open_pools(row.cluster).to_vec();
             let wanted = |ix: &PoolIx| match pools.get(*ix).place {
                 Place::Bound(binding) => {
-                    let live = demand.is_live(binding.cluster, binding.stamp);
+                    let live = pass.is_live(binding.cluster, binding.stamp);
                     binding.stamp != row.stamp && live == (part == Part::Siblings)
                 }
                 _ => false,
             };
-            pass.open_pools(row.cluster).iter().copied().filter(wanted).collect()
+            open.into_iter().filter(wanted).collect()
         }
     };
+    found.retain(|ix| pools.get(*ix).place.is_creditable());
+    found
+}
+
+/// The pools of a part that a row may be credited with, in keep order.
+pub(super) fn pools(
+    pass: &mut Pass<'_>,
+    row: &Row,
+    part: Part,
+    domain: Option<Domain>,
+) -> Vec<(KeepKey, PoolIx)> {
+    let found = unordered(pass, row, part);
+    let pools = &pass.fleet.pools;
     let mut keyed: Vec<_> = found
         .into_iter()
         .filter(|ix| {
             let class = pools.get(*ix).class;
-            pass.matching.matches(row.profile, class)
+            domain.is_none_or(|domain| domain.has(pass, class))
+                && pass.matching.matches(row.profile, class)
                 && (part.is_own() || pass.fleet.classes.capacity(class).covers(&row.min_unit))
         })
         .map(|ix| (keep_key(pools.get(ix), &pass.fleet.classes), ix))
@@ -67,26 +82,33 @@ pub(super) fn pools(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<(KeepKey,
 
 /// Credits the Need's own bound machines until they cover it.
 pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
-    credit(pass, row, work, Part::OwnBound);
+    credit(pass, row, work, Part::OwnBound, None);
 }
 
 /// Credits the other parts. Nothing of the first can help any more: what was missing then can only have shrunk.
 pub(super) fn others(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
     for part in Part::ALL.into_iter().skip(1) {
-        credit(pass, row, work, part);
+        credit(pass, row, work, part, None);
     }
 }
 
-fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part) {
+/// Credits all parts inside one domain.
+pub(super) fn inside(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Domain) {
+    for part in Part::ALL {
+        credit(pass, row, work, part, Some(domain));
+    }
+}
+
+fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: Option<Domain>) {
     if work.remaining.is_zero() {
         return;
     }
-    let pools = pools(pass, row, part);
+    let pools = pools(pass, row, part, domain);
     pass.walk(&pools, |pass, slot, class| {
         if work.remaining.is_zero() {
             return Step::Stop;
         }
-        if !pass.fleet.classes.capacity(class).reduces(&work.remaining) {
+        if !row.worth(pass.fleet.classes.capacity(class)).reduces(&work.remaining) {
             return Step::SkipPool;
         }
         work.credit(pass, row, slot);

@@ -24,7 +24,7 @@ pub(super) fn guarantee(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
 /// Credits the first unclaimed machine of the walk that covers the floor, whether it is otherwise needed or not.
 fn claim_first_that_covers(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Option<Slot> {
     for part in credit::Part::ALL {
-        let pools = credit::pools(pass, row, part);
+        let pools = credit::pools(pass, row, part, None);
         let mut found = None;
         pass.walk(&pools, |pass, slot, class| {
             if !pass.fleet.classes.capacity(class).covers(&row.min_unit) {
@@ -45,11 +45,11 @@ fn claim_first_that_covers(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> O
 fn release_surplus(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
     let Some(floor) = work.credited.pop() else { return };
     let mut sum = Sum::default();
-    sum.add(pass.fleet.capacity(floor));
-    work.credited.iter().for_each(|slot| sum.add(pass.fleet.capacity(*slot)));
+    sum.add(&row.worth(pass.fleet.capacity(floor)));
+    work.credited.iter().for_each(|slot| sum.add(&row.worth(pass.fleet.capacity(*slot))));
     let mut kept = Vec::with_capacity(work.credited.len() + 1);
     for slot in work.credited.drain(..).rev() {
-        if sum.spare(pass.fleet.capacity(slot), &row.aggregate) {
+        if sum.spare(&row.worth(pass.fleet.capacity(slot)), &row.aggregate) {
             pass.unclaim(slot);
         } else {
             kept.push(slot);

@@ -12,6 +12,9 @@ use bigfleet_types::{
 
 pub(crate) const GPU: &str = "nvidia.com/gpu";
 
+/// The time at which random worlds are decided.
+pub(crate) const NOW: UnixNanos = UnixNanos(0);
+
 pub(crate) fn cluster(name: &str) -> ClusterId {
     ClusterId::trusted(name)
 }

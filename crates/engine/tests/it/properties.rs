@@ -2,26 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bigfleet_engine::{ActionKind, Decisions, Eligibility, Engine, Event, Policy, matches};
+use bigfleet_engine::{ActionKind, Eligibility, Engine, Event, Policy, matches};
 use bigfleet_types::{MachineState, Resources};
 use proptest::prelude::*;
 
-use crate::dsl::{M, N, cluster, count, decide, demand, lines, machine, need, secs};
-use crate::oracle::{self, Answer, NOW};
-use crate::random::{Case, any_case, any_single_need};
+use crate::dsl::{M, N, NOW, cluster, count, decide, demand, lines, machine, need, secs};
+use crate::random::{Case, any_case, any_case_without_spread_gangs, any_plain_case, any_single_need};
 use crate::world::World;
-
-fn as_answer(decisions: &Decisions) -> Answer {
-    Answer {
-        actions: lines(decisions),
-        claimed: decisions.claimed.iter().map(ToString::to_string).collect(),
-        rows: decisions
-            .verdicts
-            .iter()
-            .map(|v| (v.key.clone(), v.residual.clone(), usize::try_from(v.claimed).unwrap()))
-            .collect(),
-    }
-}
 
 fn by_id(case: &Case) -> BTreeMap<&str, &M> {
     case.machines.iter().map(|m| (m.machine.id.as_str(), m)).collect()
@@ -29,12 +16,6 @@ fn by_id(case: &Case) -> BTreeMap<&str, &M> {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// The engine does what the rules say, read plainly. Nothing panics on the way (P9).
-    #[test]
-    fn agrees_with_the_plain_reading_of_the_rules(case in any_case(24)) {
-        prop_assert_eq!(as_answer(&case.engine().decide(NOW)), oracle::answer(&case));
-    }
 
     /// P1 and P5: each machine is claimed and acted on at most once, from the state that the action starts in.
     #[test]
@@ -55,11 +36,13 @@ proptest! {
                 ActionKind::Provision => (MachineState::Speculative, facts.eligibility.acquirable, true),
                 ActionKind::Reclaim => (MachineState::Configured, facts.eligibility.releasable, false),
                 ActionKind::Delete => (MachineState::Idle, facts.eligibility.releasable, false),
-                ActionKind::Preempt => (MachineState::Configured, false, false),
+                ActionKind::Preempt => (MachineState::Configured, facts.eligibility.preemptible, false),
             };
             prop_assert_eq!(machine.state, state);
             prop_assert!(allowed);
-            prop_assert_eq!(claimed.contains(id), claims);
+            if action.kind != ActionKind::Preempt {
+                prop_assert_eq!(claimed.contains(id), claims);
+            }
         }
     }
 
@@ -70,7 +53,12 @@ proptest! {
         let machines = by_id(&case);
         let v = &decisions.verdicts[0];
         let acquired: BTreeSet<_> =
-            decisions.actions.iter().filter(|a| a.need.is_some()).map(|a| a.machine.as_str()).collect();
+            decisions
+            .actions
+            .iter()
+            .filter(|a| matches!(a.kind, ActionKind::Bootstrap | ActionKind::Provision))
+            .map(|a| a.machine.as_str())
+            .collect();
         let less = |from: Resources, bought: bool| {
             let ids = decisions.claimed.iter().map(|id| id.as_str()).filter(|id| acquired.contains(id) == bought);
             ids.fold(from, |rest, id| rest.saturating_sub(machines[id].machine.capacity()))
@@ -120,12 +108,12 @@ proptest! {
 
     /// P4: no Need is unmet while one behind it acquired a machine that it could have used.
     #[test]
-    fn p4_nobody_behind_takes_what_one_in_front_could_use(case in any_case(24)) {
+    fn p4_nobody_behind_takes_what_one_in_front_could_use(case in any_plain_case(24)) {
         let decisions = case.engine().decide(NOW);
         let machines = by_id(&case);
         let place: BTreeMap<_, _> = decisions.verdicts.iter().zip(0..).map(|(v, i)| (&v.key, i)).collect();
         for (front, v) in decisions.verdicts.iter().enumerate().filter(|(_, v)| !v.satisfied) {
-            for action in &decisions.actions {
+            for action in decisions.actions.iter().filter(|action| action.kind != ActionKind::Preempt) {
                 let behind = action.need_key.as_ref().is_some_and(|key| place[key] > front);
                 let machine = &machines[action.machine.as_str()].machine;
                 let helps = v.residual.iter().any(|(name, _)| machine.capacity().get(name.as_str()) > 0);
@@ -136,9 +124,10 @@ proptest! {
         }
     }
 
-    /// Demand that stands still comes to rest: some cycles later the engine has nothing to do.
+    /// Demand that stands still comes to rest: some cycles later the engine has nothing to do. Not so, by the rules, for
+    /// a gang with a spread: that is ignored while it is a gang and enforced while it is folded.
     #[test]
-    fn static_demand_converges(case in any_case(24), create in 0..4u64) {
+    fn static_demand_converges(case in any_case_without_spread_gangs(24), create in 0..4u64) {
         let settled = case.machines.iter().filter(|m| !m.machine.state.is_transitional());
         // A machine that may be given away but not counted would go round for ever.
         let free = settled.map(|m| m.clone().facts(|f| f.eligibility = Eligibility::ALL));

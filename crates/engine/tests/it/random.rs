@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bigfleet_engine::{Eligibility, Engine, Event, Policy};
-use bigfleet_types::{CapacityType, MachineState, Need, Operator, keys};
+use bigfleet_engine::{Eligibility, Engine, Event, Policy, PreemptedFor, Purpose};
+use bigfleet_types::{CapacityType, MachineState, Need, Operator, WhenUnsatisfiable, keys};
 use proptest::prelude::*;
 
 use crate::dsl::{M, N, cluster, demand, machine, need, secs};
@@ -63,18 +63,44 @@ const AGGREGATES: [&str; 8] = [
 ];
 
 fn any_need() -> impl Strategy<Value = N> {
-    let priority = prop_oneof![4 => Just(0), 3 => Just(100), 1 => Just(i32::MIN), 1 => Just(i32::MAX)];
+    let priority = prop_oneof![
+        4 => Just(0), 3 => Just(100), 2 => Just(700_000), 1 => Just(i32::MIN), 1 => Just(i32::MAX)
+    ];
     let buckets = (prop_oneof![Just(1), Just(5), Just(27)], prop_oneof![2 => Just(1), 1 => Just(6)]);
     let shape = (0..AGGREGATES.len() * 3, 0..FLOORS.len());
-    let requirement = 0..9usize;
-    (priority, buckets, shape, requirement, any::<bool>(), 0..4i64).prop_map(
-        |(priority, (interruption, reclamation), (aggregate, floor), requirement, grouped, arrival)| {
+    let terms = (0..9usize, 0..12usize, 0..10usize);
+    (priority, buckets, shape, terms, 0..4usize, 0..4i64).prop_map(
+        |(
+            priority,
+            (interruption, reclamation),
+            (aggregate, floor),
+            (requirement, same, spread),
+            group,
+            arrival,
+        )| {
             // The extreme aggregate is rare.
             let aggregate = AGGREGATES[if aggregate < AGGREGATES.len() { aggregate } else { aggregate % 7 }];
             let mut row = need(priority, aggregate).floor(FLOORS[floor]).buckets(interruption, reclamation);
-            if grouped {
-                row = row.group("g");
+            if group > 0 {
+                row = row.group(["g", "h", "i"][group - 1]);
             }
+            row = match same {
+                0..3 => row.requires(keys::ZONE, Operator::Same, &[]),
+                3 => row.requires(keys::ZONE, Operator::Same, &["z0", "z2"]),
+                4 | 5 => row.requires("rack", Operator::Same, &[]),
+                6 => row.requires(keys::HOSTNAME, Operator::Same, &[]),
+                _ => row,
+            };
+            let enforced = WhenUnsatisfiable::DoNotSchedule;
+            row = match spread {
+                0 | 1 => row.spread(keys::ZONE, enforced),
+                2 => row.spread("rack", enforced),
+                3 => row.spread(keys::ZONE, enforced).spread("rack", enforced),
+                4 => {
+                    row.spread(keys::ZONE, WhenUnsatisfiable::ScheduleAnyway).spread(keys::HOSTNAME, enforced)
+                }
+                _ => row,
+            };
             if arrival > 0 {
                 row = row.arrival(secs(arrival));
             }
@@ -112,7 +138,7 @@ fn any_machine() -> impl Strategy<Value = Seed> {
         4 => Just(MachineState::Speculative),
         2 => Just(MachineState::Creating),
         2 => Just(MachineState::Configuring),
-        1 => Just(MachineState::Draining),
+        2 => Just(MachineState::Draining),
         1 => Just(MachineState::Failed),
         1 => Just(MachineState::Deleting),
     ];
@@ -141,8 +167,14 @@ fn grow(position: usize, seed: &Seed, needs: &[(&'static str, Need)]) -> M {
         .price(f64::from(seed.price))
         .interrupted(f64::from(seed.chance) * 0.25)
         .paid(CapacityType::from_number(seed.paid).unwrap());
-    if seed.zone == 1 {
-        m = m.label("rack", if seed.price == 0 { "" } else { "r1" });
+    match (seed.zone, seed.price) {
+        (1, 0) => m = m.label("rack", ""),
+        (1, _) => m = m.label("rack", "r1"),
+        (2, 1) => m = m.label("rack", "r2"),
+        _ => {}
+    }
+    if seed.shape == 3 && seed.price == 2 {
+        m = m.label(keys::HOSTNAME, if seed.zone == 0 { "" } else { "shared" });
     }
     let stamp = needs.get(seed.stamp);
     if seed.state.is_bound() {
@@ -152,6 +184,17 @@ fn grow(position: usize, seed: &Seed, needs: &[(&'static str, Need)]) -> M {
         }
     } else if let (MachineState::Creating, Some((name, need))) = (seed.state, stamp) {
         m = m.creating_for(need.key(&cluster(name)));
+    } else if seed.state == MachineState::Draining {
+        m = m.configured(CLUSTERS[seed.home]).facts(|f| {
+            f.preempted_for = match stamp {
+                Some((name, need)) => Purpose::Preemption(PreemptedFor {
+                    need: need.key(&cluster(name)),
+                    priority: need.profile.priority(),
+                }),
+                None if seed.old_idle => Purpose::Unknown,
+                None => Purpose::None,
+            };
+        });
     } else if seed.state == MachineState::Idle && seed.old_idle {
         m = m.idle_since(secs(-3600));
     }
@@ -162,7 +205,7 @@ fn grow(position: usize, seed: &Seed, needs: &[(&'static str, Need)]) -> M {
             f.eligibility = Eligibility {
                 acquirable: bit(0),
                 creditable: bit(1),
-                preemptible: false,
+                preemptible: seed.old_idle && seed.eligibility != 0,
                 releasable: bit(2),
             };
         });
@@ -192,9 +235,33 @@ pub(crate) fn any_case(most: usize) -> impl Strategy<Value = Case> {
     })
 }
 
-/// Random worlds with one Need and nothing stamped for others.
+/// Random worlds without gangs and spreads.
+pub(crate) fn any_plain_case(most: usize) -> impl Strategy<Value = Case> {
+    any_case(most).prop_map(|mut case| {
+        for (_, rows) in &mut case.demands {
+            rows.retain(|row| {
+                row.build().profile.same().is_none() && row.build().profile.spread().is_empty()
+            });
+        }
+        case
+    })
+}
+
+/// Random worlds in which no Need is a gang and spread at once.
+pub(crate) fn any_case_without_spread_gangs(most: usize) -> impl Strategy<Value = Case> {
+    any_case(most).prop_map(|mut case| {
+        for (_, rows) in &mut case.demands {
+            rows.retain(|row| {
+                row.build().profile.same().is_none() || row.build().profile.spread().is_empty()
+            });
+        }
+        case
+    })
+}
+
+/// Random worlds with one plain Need and nothing stamped for others.
 pub(crate) fn any_single_need() -> impl Strategy<Value = Case> {
-    any_case(14).prop_filter_map("has a need", |mut case| {
+    any_plain_case(14).prop_filter_map("has a need", |mut case| {
         let (name, row) = case.demands.iter().find_map(|(n, rows)| Some((*n, rows.first()?.clone())))?;
         case.demands = vec![(name, vec![row])];
         Some(case)

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_engine::{Facts, PreemptedFor, Purpose};
-use bigfleet_oracle::{Outcome, Verdict, World, decide};
+use bigfleet_oracle::{Outcome, Verdict, World};
 use bigfleet_types::{
     Attribution, CapacityType, ClusterId, Group, Machine, MachineId, MachineState, NanoDollars, Need,
     NeedKey, Operator, PenaltyBucket, Probability, Profile, Quantity, Requirement, Resources, Rounding,
     SpreadTerm, StampedPenalty, UnixNanos, WhenUnsatisfiable, keys,
 };
+
+use crate::decide;
 
 pub(crate) const RACK: &str = "rack";
 pub(crate) const TYPE: &str = keys::INSTANCE_TYPE;

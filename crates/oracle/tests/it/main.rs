@@ -1,4 +1,5 @@
-//! The worked examples of the engine's specification, by number, against the oracle.
+//! The worked examples of the engine's specification, by number, against the oracle. The engine's tests run the same
+//! files against both.
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
 mod decide_files;
@@ -14,3 +15,5 @@ mod properties;
 mod single_rules;
 mod spread;
 mod verdicts;
+
+use bigfleet_oracle::decide;

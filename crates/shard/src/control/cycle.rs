@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_engine::{Action, ActionKind, Decisions, Unsupported};
+use bigfleet_engine::{Action, ActionKind, Decisions};
 use bigfleet_types::{MachineState, UnixNanos};
 use tracing::{info, warn};
 
@@ -192,19 +192,6 @@ impl Control {
         metrics.cooled_down_machines.set(self.fleet.tally.cooling() + count(self.cool.resting(now)));
         if let Some(last) = self.lists.last {
             metrics.inventory_age_seconds.set(now.since(last).as_secs_f64());
-        }
-        let (mut same, mut spread) = (0, 0);
-        for verdict in &decisions.verdicts {
-            match verdict.unsupported {
-                Some(Unsupported::Same) => same += 1,
-                Some(Unsupported::Spread) => spread += 1,
-                None => {}
-            }
-        }
-        metrics.unsupported_needs.get_or_create(&[("feature", "same")]).set(same);
-        metrics.unsupported_needs.get_or_create(&[("feature", "spread")]).set(spread);
-        if same + spread > 0 && self.seldom.allows("unsupported", now, MINUTE) {
-            warn!(same, spread, "Needs with Same or an enforced spread are not served by this version yet");
         }
         let shortfalls = self.ledger.shortfalls().count();
         if shortfalls > 0 && self.seldom.allows("shortfalls", now, MINUTE) {

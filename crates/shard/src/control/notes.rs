@@ -39,6 +39,7 @@ impl Control {
                     key: verdict.key.clone(),
                     need: verdict.need.clone(),
                     deficit: missing.clone(),
+                    preempted: false,
                 });
                 let cause = format!("the operator refuses to bootstrap it: {reason}").into();
                 notes.by_verdict.insert(i, Note { cause, missing: Some(missing) });

@@ -1,0 +1,162 @@
+//! Enforced topology spread: no domain gets further ahead of the emptiest one than the Need allows.
+
+use smallvec::SmallVec;
+
+use super::{Work, acquire};
+use crate::class::ClassIx;
+use crate::cost::AcquireKey;
+use crate::demand::Row;
+use crate::intern::{Map, Set, ValueIx};
+use crate::matching::SpreadRule;
+use crate::members::{PoolIx, Slot};
+use crate::pass::{Pass, Tier};
+
+/// How a Need's machines lie in the domains of every rule.
+#[derive(Debug)]
+pub(crate) struct Spread {
+    rules: SmallVec<[Tally; 1]>,
+}
+
+#[derive(Debug)]
+struct Tally {
+    rule: SpreadRule,
+    counts: Map<ValueIx, usize>,
+    /// The domains that must not fall behind.
+    universe: Set<ValueIx>,
+    /// The smallest count of the universe.
+    fewest: usize,
+}
+
+impl Tally {
+    fn count(&self, value: ValueIx) -> usize {
+        self.counts.get(&value).copied().unwrap_or(0)
+    }
+
+    fn measure(&mut self) {
+        self.fewest = self.universe.iter().map(|value| self.count(*value)).min().unwrap_or(usize::MAX);
+    }
+}
+
+impl Spread {
+    /// The spread of machines that a Need has already.
+    pub(crate) fn of(pass: &Pass<'_>, row: &Row, machines: impl Iterator<Item = Slot>) -> Self {
+        let rules = pass.matching.spread(row.profile).iter().map(|rule| Tally {
+            rule: *rule,
+            counts: Map::default(),
+            universe: Set::default(),
+            fewest: 0,
+        });
+        let mut spread = Self { rules: rules.collect() };
+        let classes = universe(pass, row);
+        for tally in &mut spread.rules {
+            let domain = |class: &ClassIx| pass.fleet.classes.domain(*class, tally.rule.key);
+            tally.universe = classes.iter().filter_map(domain).collect();
+            tally.measure();
+        }
+        machines.for_each(|slot| spread.add(pass, pass.fleet.class(slot), false));
+        spread
+    }
+
+    /// Counts one machine more. `opens`: its domains exist even if no machine that could serve the Need is there.
+    pub(crate) fn add(&mut self, pass: &Pass<'_>, class: ClassIx, opens: bool) {
+        for tally in &mut self.rules {
+            if let Some(value) = pass.fleet.classes.domain(class, tally.rule.key) {
+                *tally.counts.entry(value).or_default() += 1;
+                if opens {
+                    tally.universe.insert(value);
+                }
+                tally.measure();
+            }
+        }
+    }
+
+    /// Whether one machine more of this class keeps every rule.
+    pub(crate) fn allows(&self, pass: &Pass<'_>, class: ClassIx) -> bool {
+        self.rules.iter().all(|tally| {
+            let value = pass.fleet.classes.domain(class, tally.rule.key);
+            value.is_some_and(|value| {
+                let count = tally.count(value);
+                count < tally.fewest.min(count).saturating_add(tally.rule.skew)
+            })
+        })
+    }
+}
+
+/// The classes with a machine that could serve the Need: Idle, Speculative, bound to its cluster or being created for
+/// it, claimed or not.
+fn universe(pass: &Pass<'_>, row: &Row) -> Set<ClassIx> {
+    let (pools, classes) = (&pass.fleet.pools, &pass.fleet.classes);
+    let free = pass.matching.classes(row.profile).iter().copied().filter(|class| {
+        let supply = classes.get(*class).supply;
+        supply.idle > 0 || supply.speculative > 0
+    });
+    let home = pools.bound(row.cluster).iter().chain(pools.own_creating(row.cluster, row.stamp));
+    let fits = |class: &ClassIx| {
+        pass.matching.matches(row.profile, *class) && classes.capacity(*class).covers(&row.min_unit)
+    };
+    free.chain(home.map(|ix| pools.get(*ix).class)).filter(fits).collect()
+}
+
+/// The order of candidates: the usual one, then the texts of the domains, one per rule. Ids break ties.
+type Order<'a> = (Tier, AcquireKey, SmallVec<[Option<&'a str>; 1]>);
+
+/// Claims free machines one by one, each the first that the spread allows, until the Need is covered or nothing goes.
+/// Gives them in the order taken.
+pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Slot> {
+    let mut taken = Vec::new();
+    if work.remaining.is_zero() {
+        return taken;
+    }
+    let mut spread = Spread::of(pass, row, work.credited.iter().copied());
+    let mut candidates: Vec<(Order<'_>, PoolIx)> = Vec::new();
+    for tier in acquire::Within::ANYWHERE.tiers() {
+        let all = acquire::candidates(pass, row, *tier);
+        candidates.extend(all.list.iter().map(|(key, ix)| ((*tier, *key, texts(pass, row, *ix)), *ix)));
+        all.give_back(pass);
+    }
+    candidates
+        .retain(|(_, ix)| pass.fleet.classes.capacity(pass.fleet.pools.get(*ix).class).covers(&row.min_unit));
+    candidates.sort_unstable();
+    while !work.remaining.is_zero() {
+        candidates.retain(|(_, ix)| {
+            let class = pass.fleet.pools.get(*ix).class;
+            pass.free(*ix) > 0 && row.worth(pass.fleet.classes.capacity(class)).reduces(&work.remaining)
+        });
+        let Some(slot) = first_allowed(pass, &candidates, &spread) else { break };
+        pass.claim(slot);
+        spread.add(pass, pass.fleet.class(slot), false);
+        work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
+        taken.push(slot);
+    }
+    taken
+}
+
+fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str>; 1]> {
+    let (symbols, fleet) = (pass.symbols, pass.fleet);
+    let class = fleet.pools.get(ix).class;
+    let text = |rule: &SpreadRule| {
+        let value = fleet.classes.domain(class, rule.key)?;
+        symbols.value_text(value).map(|text| &**text)
+    };
+    pass.matching.spread(row.profile).iter().map(text).collect()
+}
+
+/// The machine with the smallest id among the first equals that the spread allows.
+fn first_allowed(pass: &mut Pass<'_>, candidates: &[(Order<'_>, PoolIx)], spread: &Spread) -> Option<Slot> {
+    for equals in candidates.chunk_by(|a, b| a.0 == b.0) {
+        let mut best: Option<(u32, Slot)> = None;
+        for (_, ix) in equals {
+            let class = pass.fleet.pools.get(*ix).class;
+            if spread.allows(pass, class)
+                && let Some(slot) = pass.head(*ix)
+            {
+                let ranked = (pass.fleet.rank(slot), slot);
+                best = Some(best.map_or(ranked, |other| other.min(ranked)));
+            }
+        }
+        if let Some((_, slot)) = best {
+            return Some(slot);
+        }
+    }
+    None
+}

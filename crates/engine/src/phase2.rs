@@ -1,0 +1,74 @@
+//! Phase 2: what Phase 1 left unmet preempts what matters less.
+//!
+//! First a Need counts on machines that drain already, then it picks victims. A plain Need takes what it gets, a gang
+//! all or nothing.
+
+mod drains;
+mod gang;
+mod score;
+mod victims;
+
+use crate::demand::Row;
+use crate::intern::Set;
+use crate::lanes::Lanes;
+use crate::members::Slot;
+use crate::pass::Pass;
+use crate::phase1::Outcome;
+use crate::policy::Policy;
+
+pub(crate) use self::score::grace;
+use self::victims::Victims;
+
+/// What the phase took out of the others' hands.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Machines that are preempted, with their effective priority.
+    pub(crate) victims: crate::intern::Map<Slot, i32>,
+    /// Machines kept for gangs that move.
+    pub(crate) reserved: Set<Slot>,
+}
+
+impl Taken {
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.victims.contains_key(&slot) || self.reserved.contains(&slot)
+    }
+}
+
+/// A group of victims in the order picked, and what of the deficit they leave.
+struct Pick {
+    slots: Vec<Slot>,
+    left: Lanes,
+}
+
+/// Runs the phase. `heard` is by cluster: it has spoken.
+pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool], policy: &Policy) -> Taken {
+    let mut taken = Taken::default();
+    let rows = pass.rows;
+    let unmet: Vec<usize> = (0..rows.len()).filter(|at| !outcomes[*at].residual.is_zero()).collect();
+    let Some(highest) = unmet.iter().map(|at| rows[*at].need.profile.priority()).max() else { return taken };
+    let mut victims = Victims::below(pass, highest, heard);
+    pass.serve_nobody();
+    for position in unmet {
+        let (row, outcome) = (rows[position], &mut outcomes[position]);
+        pass.matching.look(row.profile, &pass.fleet.classes);
+        let mut deficit = outcome.residual.clone();
+        let drains = drains::count_on(pass, row, outcome, &mut deficit);
+        if deficit.is_zero() {
+            continue;
+        }
+        if outcome.choice.is_some() {
+            gang::preempt(pass, row, outcome, deficit, &mut victims, &mut taken, policy);
+        } else {
+            let pick = victims.pick_plain(pass, row, outcome, &drains, deficit, &taken, policy);
+            victims.take(pass, &pick.slots, &mut taken);
+            outcome.victims = pick.slots;
+            outcome.unresolved = (!pick.left.is_zero()).then_some(pick.left);
+        }
+    }
+    taken
+}
+
+/// Whether a machine of the class matches and is as large as the largest pod.
+fn suits(pass: &Pass<'_>, row: &Row, class: crate::class::ClassIx) -> bool {
+    pass.matching.matches(row.profile, class) && pass.fleet.classes.capacity(class).covers(&row.min_unit)
+}

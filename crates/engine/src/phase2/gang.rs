@@ -1,0 +1,150 @@
+//! Gangs preempt all or nothing, and move to another domain where that is cheaper than not to start at all.
+
+use super::{Pick, Taken, Victims, drains, suits};
+use crate::class::ClassIx;
+use crate::demand::Row;
+use crate::intern::{KeyIx, Map, ValueIx};
+use crate::lanes::Lanes;
+use crate::members::{PoolIx, Slot};
+use crate::pass::{Domain, Pass};
+use crate::phase1::Outcome;
+use crate::place::Place;
+use crate::policy::Policy;
+
+/// A domain that preemption would complete.
+struct Move {
+    value: ValueIx,
+    /// What the gang has there already.
+    have: Vec<Slot>,
+    victims: Vec<Slot>,
+}
+
+/// Victims in the gang's domain if these cover the deficit; else in the domain where the fewest complete it; else none.
+pub(super) fn preempt(
+    pass: &mut Pass<'_>,
+    row: &Row,
+    outcome: &mut Outcome,
+    deficit: Lanes,
+    victims: &mut Victims,
+    taken: &mut Taken,
+    policy: &Policy,
+) {
+    let recorded = outcome.choice.as_ref().and_then(|choice| choice.domain);
+    if recorded.is_some() {
+        let Pick { slots, left } = victims.pick(pass, row, recorded, None, deficit.clone(), taken, policy);
+        if left.is_zero() {
+            victims.take(pass, &slots, taken);
+            outcome.victims = slots;
+            return;
+        }
+    }
+    let Some(key) = pass.matching.same(row.profile) else { return };
+    match best_move(pass, row, key, recorded, victims, taken, policy) {
+        Some(best) => carry_out(pass, row, outcome, best, victims, taken),
+        None => outcome.unresolved = Some(deficit),
+    }
+}
+
+fn best_move(
+    pass: &Pass<'_>,
+    row: &Row,
+    key: KeyIx,
+    recorded: Option<Domain>,
+    victims: &mut Victims,
+    taken: &Taken,
+    policy: &Policy,
+) -> Option<Move> {
+    let mut had = had(pass, row, key, taken);
+    for class in pass.matching.classes(row.profile) {
+        // A domain of which the gang has nothing yet is one, too.
+        if let Some(value) = pass.fleet.classes.domain(*class, key) {
+            had.entry(value).or_default();
+        }
+    }
+    let others = had.into_iter().filter(|(value, _)| Some(*value) != recorded.map(|domain| domain.value));
+    let moves = others.filter_map(|(value, have)| {
+        let mut gap = row.aggregate.clone();
+        have.iter().for_each(|slot| gap.subtract(&row.worth(pass.fleet.capacity(*slot))));
+        let pick = victims.pick(pass, row, Some(Domain { key, value }), None, gap, taken, policy);
+        pick.left.is_zero().then_some(Move { value, have, victims: pick.slots })
+    });
+    moves.min_by_key(|to| {
+        let claimed = to.victims.iter().filter(|slot| pass.is_claimed(**slot)).count();
+        (claimed, to.victims.len(), pass.symbols.value_text(to.value))
+    })
+}
+
+/// What is the gang's for the taking, by domain.
+fn had(pass: &Pass<'_>, row: &Row, key: KeyIx, taken: &Taken) -> Map<ValueIx, Vec<Slot>> {
+    let fleet = pass.fleet;
+    let mut had: Map<ValueIx, Vec<Slot>> = Map::default();
+    let mut look = |ix: PoolIx, is_free: &dyn Fn(Slot) -> bool| {
+        let pool = fleet.pools.get(ix);
+        if let Some(value) = fleet.classes.domain(pool.class, key) {
+            let free = pool.members().iter().copied().filter(|slot| is_free(*slot) && !taken.has(*slot));
+            had.entry(value).or_default().extend(free);
+        }
+    };
+    let unclaimed = |slot: Slot| !pass.is_claimed(slot);
+    // What an equal or higher one claims is not the gang's; a gang's own claims are elsewhere.
+    let outranked = |slot: Slot| {
+        let by = pass.claiming_row(slot).map(|by| pass.rows[by].need.precedence());
+        by.is_none_or(|by| by > row.need.precedence())
+    };
+    let matches = |class: ClassIx| pass.matching.matches(row.profile, class);
+    for ix in fleet.pools.bound(row.cluster) {
+        let pool = fleet.pools.get(*ix);
+        let Place::Bound(binding) = pool.place else { continue };
+        let usable = binding.stamp == row.stamp || suits(pass, row, pool.class);
+        if binding.creditable && usable && matches(pool.class) {
+            look(*ix, &outranked);
+        }
+    }
+    for ix in fleet.pools.own_creating(row.cluster, row.stamp) {
+        let pool = fleet.pools.get(*ix);
+        if pool.place.is_creditable() && matches(pool.class) {
+            look(*ix, &outranked);
+        }
+    }
+    for class in pass.matching.classes(row.profile).iter().filter(|class| suits(pass, row, **class)) {
+        for place in [Place::Idle, Place::Speculative] {
+            if let Some(ix) = fleet.pools.find(*class, place) {
+                look(ix, &unclaimed);
+            }
+        }
+    }
+    for ix in fleet.pools.draining() {
+        let pool = fleet.pools.get(*ix);
+        if suits(pass, row, pool.class) && drains::part(row, true, pool.place).is_some() {
+            look(*ix, &unclaimed);
+        }
+    }
+    had
+}
+
+/// Keeps the new domain for the gang and gives back what it acquired in the old one.
+fn carry_out(
+    pass: &mut Pass<'_>,
+    row: &Row,
+    outcome: &mut Outcome,
+    to: Move,
+    victims: &Victims,
+    taken: &mut Taken,
+) {
+    for slot in &to.have {
+        if matches!(pass.fleet.pools.get(pass.fleet.pool(*slot)).place, Place::Draining(_)) {
+            pass.claim(*slot);
+        }
+    }
+    taken.reserved.extend(to.have);
+    victims.take(pass, &to.victims, taken);
+    for slot in std::mem::take(&mut outcome.acquired) {
+        pass.unclaim(slot);
+    }
+    outcome.residual = row.aggregate.clone();
+    outcome
+        .credited
+        .iter()
+        .for_each(|slot| outcome.residual.subtract(&row.worth(pass.fleet.capacity(*slot))));
+    outcome.victims = to.victims;
+}
