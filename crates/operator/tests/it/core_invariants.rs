@@ -83,6 +83,8 @@ struct Judge {
     /// Everything that a shard ever confirmed in some way.
     confirmed: BTreeSet<String>,
     acknowledged: BTreeSet<String>,
+    /// What a list that has begun shows so far.
+    listed: Option<BTreeSet<String>>,
     under_way: BTreeMap<WriteId, Write>,
     /// Nodes that an accepted drain may touch without a session.
     accepted: BTreeSet<String>,
@@ -169,6 +171,9 @@ impl Judge {
             Step::Request { uid, cpu } => {
                 let uid = uid.to_string();
                 self.live.insert(uid.clone());
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(uid.clone());
+                }
                 let acknowledged = self.acknowledged.contains(&uid);
                 let amount = cpu.to_string();
                 let request = request(&uid, &[("cpu", &amount)]);
@@ -176,15 +181,22 @@ impl Judge {
                 self.input(Input::Request(Arc::new(request)));
             }
             Step::RequestGone(uid) => {
-                // A uid never comes back in a cluster; here it does, so what was true of it is forgotten.
-                self.acknowledged.remove(&uid.to_string());
-                self.under_way.retain(
-                    |_, w| !matches!(w, Write::AcknowledgeRequest { uid: u, .. } if **u == *uid.to_string()),
-                );
+                if let Some(listed) = &mut self.listed {
+                    listed.remove(&uid.to_string());
+                }
+                self.forget(&uid.to_string());
                 self.input(Input::RequestGone(uid.to_string().as_str().into()));
             }
-            Step::Listing => self.input(Input::Listing),
+            Step::Listing => {
+                self.listed = Some(BTreeSet::new());
+                self.input(Input::Listing);
+            }
             Step::Synced => {
+                if let Some(listed) = self.listed.take() {
+                    let gone: Vec<String> =
+                        self.live.iter().filter(|uid| !listed.contains(*uid)).cloned().collect();
+                    gone.iter().for_each(|uid| self.forget(uid));
+                }
                 self.synced = true;
                 self.input(Input::Synced);
             }
@@ -260,6 +272,12 @@ impl Judge {
         assert!(self.under_way.values().filter(acks).count() <= 16);
     }
 
+    /// A request is gone. A uid never comes back in a cluster; here it does, so what was true of it is forgotten.
+    fn forget(&mut self, uid: &str) {
+        self.acknowledged.remove(uid);
+        self.under_way.retain(|_, w| !matches!(w, Write::AcknowledgeRequest { uid: u, .. } if **u == *uid));
+    }
+
     fn done(&mut self, which: usize, how: u8) {
         let Some((id, write)) = self.under_way.iter().nth(which % self.under_way.len().max(1)) else {
             return;
@@ -315,6 +333,7 @@ proptest! {
             live: BTreeSet::new(),
             confirmed: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
+            listed: None,
             under_way: BTreeMap::new(),
             accepted: BTreeSet::new(),
         };
