@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        assert!(refused(&["--scenario=critical"]).contains("needs preemption"));
+        assert!(refused(&["--scenario=critical"]).contains("not written yet"));
         assert!(refused(&["--scenario=dance"]).contains("move, saturate"));
         assert!(refused(&["--exit"]).starts_with("--exit: "));
         assert!(refused(&["--scenario=move", "--exit", "--keep"]).starts_with("--exit: contradicts --keep"));

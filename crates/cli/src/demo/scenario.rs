@@ -34,7 +34,7 @@ impl Scenario {
         match name {
             "move" => Ok(Self::Move),
             "saturate" => Ok(Self::Saturate),
-            "critical" => Err("needs preemption, which this version does not have yet; use move or saturate"),
+            "critical" => Err("is not written yet; use move or saturate"),
             _ => Err("is none of move, saturate"),
         }
     }

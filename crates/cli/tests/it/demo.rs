@@ -259,7 +259,7 @@ fn a_story_that_never_ends_is_a_failure() {
 #[test]
 fn what_is_not_there_yet_is_refused() {
     for (args, text) in [
-        (["--scenario=critical", "--exit"], "needs preemption"),
+        (["--scenario=critical", "--exit"], "not written yet"),
         (["--scenario=move", "--dashboard-addr=:0"], "no dashboard yet"),
         (["--scenario=move", "--tls-cert=x"], "no TLS yet"),
     ] {
