@@ -12,6 +12,7 @@ use crate::fold::{Folds, Plan};
 use crate::intern::{Set, Symbols};
 use crate::matching::Matching;
 use crate::members::Slot;
+use crate::observe::{Effort, Phase};
 use crate::pass::Pass;
 use crate::phase1::{self, Outcome};
 use crate::phase2::{self, Taken};
@@ -32,6 +33,7 @@ pub struct Engine {
     next_deadline: Option<UnixNanos>,
     /// How many texts were alive after the last fresh start.
     live_symbols: usize,
+    effort: Effort,
 }
 
 impl Engine {
@@ -48,6 +50,7 @@ impl Engine {
             heard: Set::default(),
             next_deadline: None,
             live_symbols: 0,
+            effort: Effort::default(),
         }
     }
 
@@ -68,13 +71,23 @@ impl Engine {
     /// Decides on all that was applied. The same content and the same `now` give the same answer, whatever the
     /// order of events; the only thing that a call leaves behind is since when each machine is excess.
     pub fn decide(&mut self, now: UnixNanos) -> Decisions {
-        let plan = self.settle();
+        self.decide_observed(now, &mut |_| ())
+    }
+
+    /// [`Self::decide`], which calls `ended` whenever work of a phase ends: all that was done since the call before
+    /// belongs to the phase named. A phase may end several times. For callers who measure; the answer is the same.
+    pub fn decide_observed(&mut self, now: UnixNanos, ended: &mut impl FnMut(Phase)) -> Decisions {
+        let plan = self.settle(ended);
         let heard = self.heard_clusters();
+        ended(Phase::Other);
         let rows = self.folds.rows(&plan, &self.demand);
+        ended(Phase::Fold);
         let mut decisions = Decisions::default();
         let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
         let mut outcomes = phase1::run(&mut pass);
+        ended(Phase::Phase1);
         let taken = phase2::run(&mut pass, &mut outcomes, &heard, &self.policy);
+        ended(Phase::Phase2);
         let mut verdicts = Verdicts::default();
         for (row, outcome) in rows.iter().zip(&outcomes) {
             acquisitions(&self.fleet, row, outcome, &mut decisions.actions);
@@ -84,14 +97,26 @@ impl Engine {
             preemptions(&self.fleet, row, outcome, &taken, &mut decisions.actions);
         }
         decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
+        self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
         let claimed = pass.into_claims();
         decisions.claimed = self.claimed_ids(&claimed);
+        ended(Phase::Verdicts);
 
         let ranks = self.symbols.cluster_ranks();
         let releases = phase3::run(&mut self.fleet, &claimed, &taken, &heard, &ranks, &self.policy, now);
+        self.effort.machines += self.fleet.in_id_order().len() as u64;
         decisions.actions.extend(releases.actions);
         self.next_deadline = releases.next_deadline;
+        ended(Phase::Phase3);
+        drop((rows, outcomes, taken));
+        ended(Phase::Other);
         decisions
+    }
+
+    /// How much the last decision looked at.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// How many rows of demand there are, over all clusters.
@@ -120,23 +145,26 @@ impl Engine {
     }
 
     /// Brings every index up to date and folds the demand.
-    fn settle(&mut self) -> Plan {
+    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
         let garbage = self.symbols.size() > 2 * self.live_symbols + 4096;
         if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
             self.start_afresh(false);
         }
-        let plan = self.plan();
+        let plan = self.plan(ended);
         if !plan.needs_hosts {
             return plan;
         }
         self.start_afresh(true);
-        self.plan()
+        self.plan(ended)
     }
 
-    fn plan(&mut self) -> Plan {
+    fn plan(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
         self.fleet.settle();
         self.demand.settle();
-        self.folds.plan(&self.fleet, &self.demand, &mut self.symbols, &mut self.matching)
+        ended(Phase::Settle);
+        let plan = self.folds.plan(&self.fleet, &self.demand, &mut self.symbols, &mut self.matching);
+        ended(Phase::Fold);
+        plan
     }
 
     /// Numbers all texts anew and classes all machines by the keys that requirements mention now; by host, too, if

@@ -190,6 +190,13 @@ impl Reach {
     }
 }
 
+/// What machines of a folded gang are stamped for: the profile without the domain, and the group of all gangs of this
+/// size. `None`: the Need is no gang. Whether a gang folds depends on the fleet.
+#[must_use]
+pub fn fold_key(gang: &Need) -> Option<(Profile, Group)> {
+    gang.profile.same().map(|_| (plain(&gang.profile), group(&gang.aggregate)))
+}
+
 /// The profile of one gang without the domain: a machine without the key could never host it, though.
 fn plain(gang: &Profile) -> Profile {
     let requirements = gang.requirements().iter().map(|requirement| match requirement.operator {

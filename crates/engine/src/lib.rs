@@ -17,6 +17,7 @@ mod intern;
 mod lanes;
 mod matching;
 mod members;
+mod observe;
 mod pass;
 mod phase1;
 mod phase2;
@@ -31,5 +32,7 @@ pub use decision::{
 };
 pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};
+pub use fold::fold_key;
 pub use matching::matches;
+pub use observe::{Effort, Phase};
 pub use policy::{Policy, VictimPolicy};
