@@ -7,6 +7,7 @@ mod core_drills_operators;
 mod core_faults;
 mod core_model;
 mod core_preempt;
+mod core_properties;
 mod core_random;
 mod core_scenarios;
 mod core_table;
