@@ -400,6 +400,12 @@ fn wrongful(end: &Disruption, ordered: &BTreeSet<String>) -> Option<&'static str
         (DisruptionReason::Evicted, Order::Instruction(_)) => {
             Some("was evicted although no instruction asked for it")
         }
+        // A Preempt does not wait for an operator that is away; it hears of the drain by the machine's state.
+        (DisruptionReason::Evicted, Order::Unasked)
+            if end.name.starts_with(&format!("default/{}-", Workload::Yielding.name())) =>
+        {
+            None
+        }
         (DisruptionReason::Evicted, Order::Unasked) => Some("was evicted in a drain without an instruction"),
         (DisruptionReason::Evicted, Order::None) => Some("was evicted although its node was not drained"),
         (DisruptionReason::Deleted, _) => Some("was deleted without grace"),
