@@ -29,6 +29,9 @@ enum Standing {
 /// Sorts classes; machines with equal keys look the same to the Need.
 type ClassKey = (Standing, AcquireKey, [Arc<str>; 2], u8, Vec<(String, String)>, Vec<Option<Arc<str>>>, u32);
 
+/// By rule and number of the state.
+type FatesOfClass = BTreeMap<(Rule, u8), Fate>;
+
 /// One Need and what the phases left.
 pub(super) struct Fates<'p, 'a> {
     pass: &'p Pass<'a>,
@@ -119,7 +122,7 @@ impl<'p, 'a> Fates<'p, 'a> {
     pub(super) fn explain(&self) -> NeedExplanation {
         let fleet = self.pass.fleet;
         let mut standings: Map<ClassIx, (Option<usize>, ClassKey)> = Map::default();
-        let mut classes: BTreeMap<ClassKey, (ClassIx, BTreeMap<(Rule, u8), Fate>)> = BTreeMap::new();
+        let mut classes: BTreeMap<ClassKey, (ClassIx, FatesOfClass)> = BTreeMap::new();
         let mut rivals: BTreeMap<usize, u32> = BTreeMap::new();
         for slot in fleet.in_id_order() {
             let Some(machine) = fleet.machine(*slot) else { continue };

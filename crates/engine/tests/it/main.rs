@@ -10,6 +10,7 @@ mod cost_and_order;
 mod demand_table;
 mod dsl;
 mod explained;
+mod invariants;
 mod phase1;
 mod phase3;
 mod properties;
