@@ -16,8 +16,10 @@ index! {
 /// What makes machines interchangeable.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Traits {
-    instance_type: ValueIx,
-    zone: ValueIx,
+    /// The instance type.
+    pub(crate) instance_type: ValueIx,
+    /// The zone.
+    pub(crate) zone: ValueIx,
     /// How one is paid for.
     pub(crate) capacity_type: CapacityType,
     /// What one machine offers.

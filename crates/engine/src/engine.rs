@@ -7,6 +7,7 @@ use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 use crate::decision::{Action, ActionKind, Decisions};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
+use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
 use crate::fold::{Folds, Plan};
 use crate::intern::{Set, Symbols};
@@ -77,6 +78,21 @@ impl Engine {
     /// [`Self::decide`], which calls `ended` whenever work of a phase ends: all that was done since the call before
     /// belongs to the phase named. A phase may end several times. For callers who measure; the answer is the same.
     pub fn decide_observed(&mut self, now: UnixNanos, ended: &mut impl FnMut(Phase)) -> Decisions {
+        self.run(now, ended, None).0
+    }
+
+    /// [`Self::decide`] with the reasons behind all that is asked about. The decisions are the same. For people who
+    /// ask: it takes time in proportion to the fleet for each Need and action in question.
+    pub fn decide_explained(&mut self, now: UnixNanos, question: &Question) -> (Decisions, Explanation) {
+        self.run(now, &mut |_| (), Some(Explainer::new(question)))
+    }
+
+    fn run(
+        &mut self,
+        now: UnixNanos,
+        ended: &mut impl FnMut(Phase),
+        mut explainer: Option<Explainer<'_>>,
+    ) -> (Decisions, Explanation) {
         let plan = self.settle(ended);
         let heard = self.heard_clusters();
         ended(Phase::Other);
@@ -86,6 +102,9 @@ impl Engine {
         let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
         let mut outcomes = phase1::run(&mut pass);
         ended(Phase::Phase1);
+        if let Some(explainer) = &mut explainer {
+            explainer.after_phase1(&pass);
+        }
         let taken = phase2::run(&mut pass, &mut outcomes, &heard, &self.policy);
         ended(Phase::Phase2);
         let mut verdicts = Verdicts::default();
@@ -96,6 +115,10 @@ impl Engine {
         for (row, outcome) in rows.iter().zip(&outcomes) {
             preemptions(&self.fleet, row, outcome, &taken, &mut decisions.actions);
         }
+        if let Some(explainer) = &mut explainer {
+            let actions = &decisions.actions;
+            explainer.after_phase2(&mut pass, &self.demand, &outcomes, actions, &heard, &self.policy);
+        }
         decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
         self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
         let claimed = pass.into_claims();
@@ -105,12 +128,15 @@ impl Engine {
         let ranks = self.symbols.cluster_ranks();
         let releases = phase3::run(&mut self.fleet, &claimed, &taken, &heard, &ranks, &self.policy, now);
         self.effort.machines += self.fleet.in_id_order().len() as u64;
+        let served = decisions.actions.len();
         decisions.actions.extend(releases.actions);
         self.next_deadline = releases.next_deadline;
         ended(Phase::Phase3);
         drop((rows, outcomes, taken));
         ended(Phase::Other);
-        decisions
+        let explanation = explainer
+            .map(|explainer| explainer.after_phase3(&self.fleet, &decisions.actions, served, &self.policy));
+        (decisions, explanation.unwrap_or_default())
     }
 
     /// How much the last decision looked at.

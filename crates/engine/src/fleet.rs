@@ -228,6 +228,20 @@ impl Fleet {
         self.cold[slot.at()].as_ref().map(|cold| &cold.machine)
     }
 
+    /// Where a machine is kept.
+    pub(crate) fn slot_of(&self, id: &MachineId) -> Option<Slot> {
+        self.by_id.get(id).copied()
+    }
+
+    pub(crate) fn eligibility(&self, slot: Slot) -> Eligibility {
+        self.eligibility[slot.at()]
+    }
+
+    /// Since when the machine is excess, if it is.
+    pub(crate) fn excess_since(&self, slot: Slot) -> Option<UnixNanos> {
+        Some(UnixNanos(self.excess_since[slot.at()])).filter(|since| since.0 != NEVER)
+    }
+
     /// Since when the machine is Idle, if that is known.
     pub(crate) fn idle_since(&self, slot: Slot) -> Option<UnixNanos> {
         Some(UnixNanos(self.idle_since[slot.at()])).filter(|since| since.0 != NEVER)
