@@ -1,3 +1,5 @@
 //! The closed loop: the production engine run in virtual time against a simulated fleet.
 //!
 //! Nothing here reads a clock, a network or chance; the same scenario gives the same bytes on every machine.
+
+pub mod scenario;
