@@ -2,4 +2,5 @@
 //!
 //! Nothing here reads a clock, a network or chance; the same scenario gives the same bytes on every machine.
 
+pub mod closed_loop;
 pub mod scenario;
