@@ -14,7 +14,7 @@ mod policy;
 
 pub use demand::rollup;
 pub use machine::record;
-pub use policy::{PolicyFile, VictimRules};
+pub use policy::PolicyFile;
 
 const FORMAT: &str = "bigfleet.decide/v1";
 
@@ -29,12 +29,10 @@ pub struct Input {
     pub demand: Vec<(ClusterId, Vec<Need>)>,
     /// The clusters whose machines may be reclaimed.
     pub ready: BTreeSet<ClusterId>,
-    /// Holds, graces and delays.
+    /// Holds, graces, delays, and how victims are weighed.
     pub policy: Policy,
     /// How many Reclaims get through; `None`: all.
     pub reclaim_cap: Option<ReclaimCap>,
-    /// How victims are weighed.
-    pub victims: VictimRules,
 }
 
 /// Reads a file.
@@ -66,7 +64,6 @@ pub fn read(bytes: &[u8]) -> Result<Input, Refused> {
         demand,
         policy: policy.engine,
         reclaim_cap: policy.reclaim_cap,
-        victims: policy.victims,
     })
 }
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use bigfleet_engine::{MatchingSupply, UnmetReason};
+use bigfleet_engine::{MatchingSupply, SameVerdict, Shortfall, UnmetReason, Verdict};
 use bigfleet_types::NeedKey;
 use serde::Serialize;
 
-use crate::report::{Action, Report, SameVerdict, Shortfall, Verdict};
+use crate::report::{Action, Report};
 
 impl Report {
     /// The file that says it all, with a newline at its end.
@@ -74,9 +74,9 @@ struct NeedView<'a> {
     members: Vec<MemberView<'a>>,
     satisfied: bool,
     residual: Amounts,
-    claimed: u64,
-    bootstraps: u64,
-    provisions: u64,
+    claimed: u32,
+    bootstraps: u32,
+    provisions: u32,
     #[serde(flatten)]
     same: Option<SameView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ struct SupplyView {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PreemptionView {
-    victims_found: u64,
+    victims_found: u32,
     capacity_freed: Amounts,
 }
 
@@ -140,8 +140,8 @@ fn action(action: &Action) -> ActionView<'_> {
         kind: action.kind.name(),
         machine_id: action.machine.as_str(),
         cluster: action.cluster.as_ref().map_or("", |cluster| cluster.as_str()),
-        need: action.need.as_ref().map(key),
-        grace_seconds: action.grace_seconds,
+        need: action.need_key.as_ref().map(key),
+        grace_seconds: action.grace.as_secs(),
         preemptor_priority: action.preemptor_priority,
         reason: action.kind.reason(),
     }
@@ -156,14 +156,14 @@ fn key(key: &NeedKey) -> KeyView<'_> {
 }
 
 fn need(verdict: &Verdict) -> NeedView<'_> {
-    let members = verdict.members.iter().map(|member| MemberView {
-        fingerprint: member.fingerprint.to_string(),
-        group: member.group.as_str(),
+    let members = verdict.gangs.iter().map(|member| MemberView {
+        fingerprint: member.key.fingerprint.to_string(),
+        group: member.key.group.as_str(),
         satisfied: member.satisfied,
     });
     NeedView {
         key: key(&verdict.key),
-        priority: verdict.priority,
+        priority: verdict.need.profile.priority(),
         members: members.collect(),
         satisfied: verdict.satisfied,
         residual: verdict.residual.to_strings(),
@@ -174,8 +174,8 @@ fn need(verdict: &Verdict) -> NeedView<'_> {
         unmet_reason: (!verdict.satisfied).then(|| unmet_reason(verdict.reason)),
         matching_supply: verdict.supply.filter(|_| !verdict.satisfied).map(supply),
         preemption: verdict.preemption.as_ref().map(|preemption| PreemptionView {
-            victims_found: preemption.victims_found,
-            capacity_freed: preemption.capacity_freed.to_strings(),
+            victims_found: preemption.victims,
+            capacity_freed: preemption.freed.to_strings(),
         }),
     }
 }
@@ -183,11 +183,11 @@ fn need(verdict: &Verdict) -> NeedView<'_> {
 fn same(same: &SameVerdict) -> SameView<'_> {
     let candidates = same.candidates.iter().map(|candidate| CandidateView {
         domain: &candidate.domain,
-        coverage_per_mille: candidate.coverage_per_mille,
+        coverage_per_mille: candidate.per_mille,
         satisfiable: candidate.satisfiable,
     });
     SameView {
-        same_domain: &same.domain,
+        same_domain: same.domain.as_deref().unwrap_or_default(),
         same_satisfiable: same.satisfiable,
         same_candidates: candidates.collect(),
     }
@@ -205,14 +205,14 @@ fn supply(supply: MatchingSupply) -> SupplyView {
 fn shortfall(shortfall: &Shortfall) -> ShortfallView<'_> {
     ShortfallView {
         key: key(&shortfall.key),
-        priority: shortfall.priority,
+        priority: shortfall.need.profile.priority(),
         deficit: shortfall.deficit.to_strings(),
         preempted: shortfall.preempted,
     }
 }
 
 /// The name on the wire without its prefix.
-fn unmet_reason(reason: UnmetReason) -> &'static str {
+pub(crate) fn unmet_reason(reason: UnmetReason) -> &'static str {
     match reason {
         UnmetReason::Unspecified => "UNSPECIFIED",
         UnmetReason::PriorityStarved => "PRIORITY_STARVED",

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use bigfleet_engine::Candidate;
 use bigfleet_types::MachineState;
 
 use crate::amounts::Amounts;
 use crate::pass::{Part, Pass};
-use crate::world::Candidate;
 
 /// What one value of the key offers a gang.
 #[derive(Debug, Clone, Default)]
@@ -102,7 +102,7 @@ impl Pass<'_> {
 /// At most 6, the best covered first, for inspection only.
 fn candidates(domains: &BTreeMap<String, Domain>, deficit: &Amounts) -> Vec<Candidate> {
     let candidate = |(value, domain): (&String, &Domain)| Candidate {
-        domain: value.clone(),
+        domain: value.as_str().into(),
         per_mille: domain.total.per_mille(deficit),
         satisfiable: domain.satisfies(deficit),
     };

@@ -18,10 +18,7 @@ mod verdict;
 mod world;
 
 pub use phase2::{grace, victim_score};
-pub use world::{
-    Action, Candidate, MemberVerdict, Outcome, Preemption, SameVerdict, Shortfall, Supply, Verdict,
-    VictimRules, World,
-};
+pub use world::{Action, MemberVerdict, Outcome, Shortfall, Verdict, World};
 
 use bigfleet_engine::Eligibility;
 use bigfleet_types::MachineState;

@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bigfleet_engine::Candidate;
 use bigfleet_types::{MachineState, NeedKey, StampedPenalty};
 
 use crate::amounts::Amounts;
 use crate::row::{Row, Unit};
-use crate::world::{Candidate, World};
+use crate::world::World;
 
 /// The state of one pass. Machines are numbered in the byte order of their ids, Needs in precedence order.
 pub(crate) struct Pass<'w> {

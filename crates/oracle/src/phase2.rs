@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use bigfleet_engine::VictimPolicy;
 use bigfleet_types::{MachineState, StampedPenalty};
 
 use crate::amounts::Amounts;
 use crate::pass::Pass;
-use crate::world::VictimRules;
 
 const NANO: i128 = 1_000_000_000;
 
@@ -25,7 +25,7 @@ pub fn grace(preemptor: i32, victim: i32) -> Duration {
 /// How good a victim is, in nano-points; the highest is preempted first (engine.md 12.1, decide-format.md 3.5).
 #[must_use]
 pub fn victim_score(
-    rules: &VictimRules,
+    rules: &VictimPolicy,
     preemptor: i32,
     victim: i32,
     interruption: StampedPenalty,
@@ -38,10 +38,10 @@ pub fn victim_score(
         StampedPenalty::Infinite => 0,
     };
     let drain = i128::try_from(rules.drain_estimate.as_nanos()).unwrap_or(i128::MAX).max(NANO);
-    gap(preemptor, victim) * i128::from(rules.priority)
-        + i128::from(rules.drain) * NANO / drain
-        + per_dollar(rules.interruption, interruption)
-        + per_dollar(rules.reclamation, reclamation)
+    gap(preemptor, victim) * i128::from(rules.priority_weight)
+        + i128::from(rules.drain_weight) * NANO / drain
+        + per_dollar(rules.interruption_weight, interruption)
+        + per_dollar(rules.reclamation_weight, reclamation)
 }
 
 fn gap(preemptor: i32, victim: i32) -> i128 {
@@ -176,7 +176,8 @@ impl Pass<'_> {
         let (interruption, reclamation) = (of.interruption(), of.reclamation());
         let preemptor = self.rows[row].profile.priority();
         let victim = self.effective_priority(unit);
-        let score = victim_score(&self.world.victims, preemptor, victim, interruption, reclamation);
+        let rules = &self.world.policy.victims;
+        let score = victim_score(rules, preemptor, victim, interruption, reclamation);
         (!excess, Reverse(score), reclamation, interruption, unit)
     }
 }

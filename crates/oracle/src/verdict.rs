@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use bigfleet_engine::{ActionKind, UnmetReason};
+use bigfleet_engine::{ActionKind, MatchingSupply, Preemption, SameVerdict, UnmetReason};
 use bigfleet_types::MachineState;
 
 use crate::amounts::Amounts;
 use crate::pass::Pass;
 use crate::phase2::grace;
-use crate::world::{Action, MemberVerdict, Outcome, Preemption, SameVerdict, Shortfall, Supply, Verdict};
+use crate::world::{Action, MemberVerdict, Outcome, Shortfall, Verdict};
 
 const SUPPLY_CAP: usize = 256;
 
@@ -82,27 +82,27 @@ impl Pass<'_> {
             bootstraps,
             provisions: progress.acquired.len() - bootstraps,
             same: need.same_key().is_some().then(|| SameVerdict {
-                domain: progress.domain.clone(),
+                domain: progress.domain.as_deref().map(Into::into),
                 satisfiable: progress.same_satisfiable,
                 candidates: progress.candidates.clone(),
             }),
             reason: self.reason(row, supply),
             supply,
             preemption: (!progress.victims.is_empty()).then(|| Preemption {
-                victims: progress.victims.len(),
+                victims: u32::try_from(progress.victims.len()).unwrap_or(u32::MAX),
                 freed: victims.fold(Amounts::default(), |sum, capacity| sum.add(capacity)).to_resources(),
             }),
         }
     }
 
     /// The first that holds.
-    fn reason(&self, row: usize, supply: Option<Supply>) -> UnmetReason {
+    fn reason(&self, row: usize, supply: Option<MatchingSupply>) -> UnmetReason {
         let (need, progress) = (&self.rows[row], &self.progress[row]);
         let Some(supply) = supply else { return UnmetReason::Unspecified };
         let claims_nothing = progress.credited.is_empty() && progress.acquired.is_empty();
         if need.same_key().is_some() && !progress.same_satisfiable {
             UnmetReason::TopologyUnsatisfiable
-        } else if claims_nothing && supply == Supply::default() {
+        } else if claims_nothing && supply == MatchingSupply::default() {
             UnmetReason::NoMatchingSupply
         } else if progress.unresolved.is_some() && !progress.victims.is_empty() {
             UnmetReason::PreemptionExhausted
@@ -112,7 +112,7 @@ impl Pass<'_> {
     }
 
     /// Machines of the whole fleet that match, cover the floor and have something that is wanted.
-    fn supply(&self, row: usize) -> Supply {
+    fn supply(&self, row: usize) -> MatchingSupply {
         let wanted = &self.rows[row].aggregate;
         let count = |state: MachineState| {
             let could = |unit: &usize| {
@@ -125,7 +125,7 @@ impl Pass<'_> {
         let [idle, configured, speculative] =
             [MachineState::Idle, MachineState::Configured, MachineState::Speculative].map(count);
         let cut = |count: usize| u16::try_from(count.min(SUPPLY_CAP)).unwrap_or(u16::MAX);
-        Supply {
+        MatchingSupply {
             idle: cut(idle),
             configured: cut(configured),
             speculative: cut(speculative),

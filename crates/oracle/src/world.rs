@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bigfleet_engine::{ActionKind, Facts, Policy, UnmetReason};
+use bigfleet_engine::{ActionKind, Facts, MatchingSupply, Policy, Preemption, SameVerdict, UnmetReason};
 use bigfleet_types::{
     ClusterId, Fingerprint, Group, Machine, MachineId, Need, NeedKey, Resources, UnixNanos,
 };
@@ -17,39 +17,10 @@ pub struct World {
     pub demand: BTreeMap<ClusterId, Vec<Need>>,
     /// The clusters past the first-roll-up gate.
     pub heard: BTreeSet<ClusterId>,
-    /// Holds, graces and delays.
+    /// Holds, graces, delays, and how victims are weighed.
     pub policy: Policy,
-    /// How victims are weighed.
-    pub victims: VictimRules,
     /// The time.
     pub now: UnixNanos,
-}
-
-/// The configurable part of the victim score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VictimRules {
-    /// Nano-points for a point of priority gap.
-    pub priority: u64,
-    /// Nano-points for 1/second of drain.
-    pub drain: u64,
-    /// Nano-points for 1/dollar of stamped interruption penalty.
-    pub interruption: u64,
-    /// Nano-points for 1/dollar of stamped reclamation penalty.
-    pub reclamation: u64,
-    /// How long a drain is expected to take.
-    pub drain_estimate: Duration,
-}
-
-impl Default for VictimRules {
-    fn default() -> Self {
-        Self {
-            priority: 1_000_000_000,
-            drain: 100_000_000,
-            interruption: 100_000_000,
-            reclamation: 100_000_000,
-            drain_estimate: Duration::from_secs(30),
-        }
-    }
 }
 
 /// What is decided.
@@ -108,7 +79,7 @@ pub struct Verdict {
     /// Why it is not satisfied.
     pub reason: UnmetReason,
     /// What could serve it; unless satisfied.
-    pub supply: Option<Supply>,
+    pub supply: Option<MatchingSupply>,
     /// What is preempted for it, if anything.
     pub preemption: Option<Preemption>,
 }
@@ -122,50 +93,6 @@ pub struct MemberVerdict {
     pub group: Group,
     /// Whether it is among those that are covered.
     pub satisfied: bool,
-}
-
-/// Where a gang goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SameVerdict {
-    /// The chosen value; `None` when there is no domain.
-    pub domain: Option<String>,
-    /// Whether that domain can hold the gang.
-    pub satisfiable: bool,
-    /// The best domains by coverage, at most 6.
-    pub candidates: Vec<Candidate>,
-}
-
-/// A domain that was considered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// The value.
-    pub domain: String,
-    /// The share of the scarcest dimension, in thousandths.
-    pub per_mille: u16,
-    /// Whether it can hold the gang.
-    pub satisfiable: bool,
-}
-
-/// How many machines could serve a Need, whoever holds them; each count at most 256.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Supply {
-    /// Idle ones.
-    pub idle: u16,
-    /// Configured ones.
-    pub configured: u16,
-    /// Speculative ones.
-    pub speculative: u16,
-    /// Whether a count was cut.
-    pub capped: bool,
-}
-
-/// What a Need's victims free.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preemption {
-    /// How many machines.
-    pub victims: usize,
-    /// The sum of their whole capacity.
-    pub freed: Resources,
 }
 
 /// What no phase could meet.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bigfleet_decide::{Input, VictimRules};
-use bigfleet_engine::{Eligibility, Policy, Purpose};
+use bigfleet_decide::Input;
+use bigfleet_engine::{Eligibility, Policy, Purpose, VictimPolicy};
 use bigfleet_types::{
     CapacityType, ClusterId, Group, MachineState, Need, Operator, PenaltyBucket, Resources, Rounding,
     StampedPenalty, UnixNanos, WhenUnsatisfiable,
@@ -31,7 +31,6 @@ fn a_file_of_nothing_has_the_defaults() {
     assert_eq!(read(inner), nothing);
     assert_eq!(nothing.policy, Policy::default());
     assert_eq!(nothing.reclaim_cap, None);
-    assert_eq!(nothing.victims, VictimRules::default());
 }
 
 #[test]
@@ -217,13 +216,13 @@ fn a_policy_replaces_what_it_names() {
     assert_eq!(some.policy.on_demand_idle_hold, Duration::ZERO);
     assert_eq!(some.policy.spot_idle_hold, defaults.spot_idle_hold);
     assert_eq!((some.policy.reclaim_grace, some.policy.reclaim_after), (seconds(5), seconds(6)));
-    let weights = VictimRules {
-        priority: 250_000_000,
-        interruption: 0,
+    let weights = VictimPolicy {
+        priority_weight: 250_000_000,
+        interruption_weight: 0,
         drain_estimate: seconds(7),
-        ..VictimRules::default()
+        ..VictimPolicy::default()
     };
-    assert_eq!(some.victims, weights);
+    assert_eq!(some.policy.victims, weights);
     assert_eq!(policy(r#""reclaimCapFraction": 0"#).reclaim_cap, None);
     assert_eq!(policy(r#""reclaimCapFraction": "5e-2""#).reclaim_cap.map(|cap| cap.allows(100)), Some(5));
 }

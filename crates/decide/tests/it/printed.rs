@@ -1,8 +1,12 @@
 //! The bytes of an answer where the examples do not show them.
 
-use bigfleet_decide::{Answer, Decided, Input, Report, Shortfall, Verdict};
-use bigfleet_engine::{ActionKind, MatchingSupply, UnmetReason};
+use std::time::Duration;
+
+use bigfleet_decide::{Input, Report};
+use bigfleet_engine::{Action, ActionKind, Decisions, MatchingSupply, UnmetReason, Verdict};
 use bigfleet_types::{ClusterId, Fingerprint, Group, MachineId, NeedKey, Resources, Rounding};
+
+use crate::oracle::need;
 
 fn key(cluster: &str, fingerprint: u8, group: &str) -> NeedKey {
     NeedKey {
@@ -12,13 +16,14 @@ fn key(cluster: &str, fingerprint: u8, group: &str) -> NeedKey {
     }
 }
 
-fn action(kind: ActionKind, machine: &str) -> Decided {
-    Decided {
+fn action(kind: ActionKind, machine: &str) -> Action {
+    Action {
         kind,
         machine: MachineId::trusted(machine),
         cluster: None,
         need: None,
-        grace_seconds: 0,
+        need_key: None,
+        grace: Duration::ZERO,
         preemptor_priority: 0,
     }
 }
@@ -29,7 +34,7 @@ fn vector(pairs: &[(&str, &str)]) -> Resources {
 
 #[test]
 fn nothing_prints_empty_lists() {
-    let printed = Report::new(&Input::default(), Answer::default()).to_json().unwrap();
+    let printed = Report::new(&Input::default(), Decisions::default()).to_json().unwrap();
     let expected = "{\n  \"format\": \"bigfleet.decision/v1\",\n  \"actions\": [],\n  \"deferred\": [],\n  \"needs\": [],\n  \"shortfalls\": [],\n  \"claimedMachineIds\": []\n}\n";
     assert_eq!(printed, expected);
 }
@@ -37,8 +42,8 @@ fn nothing_prints_empty_lists() {
 #[test]
 fn only_quotes_backslashes_and_control_characters_are_escaped() {
     let id = "\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}<>&'\u{e4}\u{2028}\u{1f600}";
-    let answer = Answer { claimed: vec![MachineId::trusted(id)], ..Answer::default() };
-    let printed = Report::new(&Input::default(), answer).to_json().unwrap();
+    let decisions = Decisions { claimed: vec![MachineId::trusted(id)], ..Decisions::default() };
+    let printed = Report::new(&Input::default(), decisions).to_json().unwrap();
     let expected = "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}<>&'\u{e4}\u{2028}\u{1f600}\"";
     assert!(printed.contains(expected), "{printed}");
 }
@@ -52,20 +57,10 @@ fn lists_are_sorted_by_bytes_and_numbered_as_emitted() {
         ActionKind::Delete,
         ActionKind::Bootstrap,
     ];
-    let mut actions: Vec<Decided> = kinds.iter().map(|kind| action(*kind, "gpu-2")).collect();
+    let mut actions: Vec<Action> = kinds.iter().map(|kind| action(*kind, "gpu-2")).collect();
     actions.extend(["gpu-10", "\u{e4}", "z"].map(|id| action(ActionKind::Delete, id)));
-    let short = |priority, key| Shortfall { key, priority, deficit: Resources::EMPTY, preempted: false };
-    let shortfalls = vec![
-        short(1, key("b", 1, "")),
-        short(1, key("a", 1, "h")),
-        short(1, key("a", 1, "g")),
-        short(1, key("z", 0, "")),
-        short(-1, key("a", 0, "")),
-        short(2, key("a", 9, "")),
-    ];
-    let claimed = ["gpu-2", "gpu-10", "a"].map(MachineId::trusted).to_vec();
-    let answer = Answer { actions, shortfalls, claimed, ..Answer::default() };
-    let report = Report::new(&Input::default(), answer);
+    let decisions = Decisions { actions, ..Decisions::default() };
+    let report = Report::new(&Input::default(), decisions);
 
     let order: Vec<(u64, &str, &str)> =
         report.actions.iter().map(|a| (a.seq, a.kind.name(), a.machine.as_str())).collect();
@@ -80,31 +75,15 @@ fn lists_are_sorted_by_bytes_and_numbered_as_emitted() {
         (0, "Reclaim", "gpu-2"),
     ];
     assert_eq!(order, expected);
-    let order: Vec<(i32, u8, &str, &str)> = report
-        .shortfalls
-        .iter()
-        .map(|s| (s.priority, s.key.fingerprint.0[0], s.key.cluster.as_str(), s.key.group.as_str()))
-        .collect();
-    assert_eq!(
-        order,
-        [
-            (2, 9, "a", ""),
-            (1, 0, "z", ""),
-            (1, 1, "a", "g"),
-            (1, 1, "a", "h"),
-            (1, 1, "b", ""),
-            (-1, 0, "a", "")
-        ]
-    );
-    assert_eq!(report.claimed_machine_ids, ["a", "gpu-10", "gpu-2"].map(MachineId::trusted));
 }
 
 #[test]
 fn an_unmet_need_and_its_quantities() {
     let verdict = Verdict {
+        need: need(&key("c", 0xab, "g\n"), i32::MIN),
         key: key("c", 0xab, "g\n"),
-        priority: i32::MIN,
-        members: vec![],
+        arrival: Default::default(),
+        gangs: vec![],
         satisfied: false,
         residual: vector(&[
             ("memory", "1.5Gi"),
@@ -121,8 +100,8 @@ fn an_unmet_need_and_its_quantities() {
         supply: Some(MatchingSupply { idle: 1, configured: 256, speculative: 3, capped: true }),
         preemption: None,
     };
-    let answer = Answer { needs: vec![verdict], ..Answer::default() };
-    let printed = Report::new(&Input::default(), answer).to_json().unwrap();
+    let decisions = Decisions { verdicts: vec![verdict], ..Decisions::default() };
+    let printed = Report::new(&Input::default(), decisions).to_json().unwrap();
     let expected = r#"  "needs": [
     {
       "cluster": "c",

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bigfleet_engine::{Decisions, Engine, Event, Policy, VictimPolicy};
-use bigfleet_oracle::{
-    Action, Candidate, MemberVerdict, Outcome, Preemption, SameVerdict, Shortfall, Supply, Verdict, World,
-};
+use bigfleet_engine::{Decisions, Engine, Event};
+use bigfleet_oracle::{Action, MemberVerdict, Outcome, Shortfall, Verdict, World};
 use proptest::prelude::*;
 
 use crate::random::{Case, any_case};
@@ -19,14 +17,7 @@ pub(crate) fn decide(world: &World) -> Outcome {
 }
 
 fn engine(world: &World) -> Engine {
-    let victims = VictimPolicy {
-        priority_weight: world.victims.priority,
-        drain_weight: world.victims.drain,
-        interruption_weight: world.victims.interruption,
-        reclamation_weight: world.victims.reclamation,
-        drain_estimate: world.victims.drain_estimate,
-    };
-    let mut engine = Engine::new(Policy { victims, ..world.policy.clone() });
+    let mut engine = Engine::new(world.policy.clone());
     for (machine, facts) in &world.machines {
         engine.apply(Event::Machine { machine: Arc::new(machine.clone()), facts: facts.clone() });
     }
@@ -72,30 +63,10 @@ pub(crate) fn answer(decisions: &Decisions) -> Answer {
         machines: Vec::new(),
         bootstraps: number(v.bootstraps),
         provisions: number(v.provisions),
-        same: v.same.as_ref().map(|same| SameVerdict {
-            domain: same.domain.as_ref().map(ToString::to_string),
-            satisfiable: same.satisfiable,
-            candidates: same
-                .candidates
-                .iter()
-                .map(|candidate| Candidate {
-                    domain: candidate.domain.to_string(),
-                    per_mille: candidate.per_mille,
-                    satisfiable: candidate.satisfiable,
-                })
-                .collect(),
-        }),
+        same: v.same.clone(),
         reason: v.reason,
-        supply: v.supply.map(|supply| Supply {
-            idle: supply.idle,
-            configured: supply.configured,
-            speculative: supply.speculative,
-            capped: supply.capped,
-        }),
-        preemption: v
-            .preemption
-            .as_ref()
-            .map(|p| Preemption { victims: number(p.victims), freed: p.freed.clone() }),
+        supply: v.supply,
+        preemption: v.preemption.clone(),
     });
     let actions = decisions.actions.iter().map(|action| Action {
         kind: action.kind,

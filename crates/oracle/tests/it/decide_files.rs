@@ -1,7 +1,7 @@
 //! The two printed examples of the decide format, member by member.
 
-use bigfleet_engine::{ActionKind, UnmetReason};
-use bigfleet_oracle::{Candidate, MemberVerdict, Preemption, Shortfall, Supply};
+use bigfleet_engine::{ActionKind, Candidate, MatchingSupply, Preemption, UnmetReason};
+use bigfleet_oracle::{MemberVerdict, Shortfall};
 use bigfleet_types::Operator::{In, Same};
 use bigfleet_types::{CapacityType, Fingerprint, Group, Rounding};
 
@@ -42,7 +42,7 @@ fn a_preemption_and_an_idle_release() {
     assert_eq!((of.satisfied, of.machines.len(), of.bootstraps, of.provisions), (false, 1, 1, 0));
     assert_eq!(of.residual, amounts(&[("nvidia.com/gpu", "16")], Rounding::Up));
     assert_eq!(of.reason, UnmetReason::PreemptionExhausted);
-    assert_eq!(of.supply, Some(Supply { idle: 1, configured: 1, speculative: 0, capped: false }));
+    assert_eq!(of.supply, Some(MatchingSupply { idle: 1, configured: 1, speculative: 0, capped: false }));
     let freed = amounts(&[("nvidia.com/gpu", "8")], Rounding::Down);
     assert_eq!(of.preemption, Some(Preemption { victims: 1, freed: freed.clone() }));
     assert_eq!(of.same, None);
@@ -105,7 +105,7 @@ fn a_fold_and_a_gang_that_cannot_be_completed() {
     let r2 = Candidate { domain: "r2".into(), per_mille: 666, satisfiable: false };
     assert_eq!(same.candidates, [r2]);
     assert_eq!(of.reason, UnmetReason::TopologyUnsatisfiable);
-    assert_eq!(of.supply, Some(Supply { idle: 0, configured: 2, speculative: 2, capped: false }));
+    assert_eq!(of.supply, Some(MatchingSupply { idle: 0, configured: 2, speculative: 2, capped: false }));
     let short = Shortfall { key: db.key(), priority: 500, deficit: all, preempted: false };
     assert_eq!(out.shortfalls, [short]);
     assert_eq!(claimed(&out), ["m0"]);

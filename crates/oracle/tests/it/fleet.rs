@@ -294,7 +294,7 @@ pub(crate) fn residual(outcome: &Outcome, need: &N) -> String {
 }
 
 pub(crate) fn domain(outcome: &Outcome, need: &N) -> Option<String> {
-    verdict(outcome, need).same.as_ref().unwrap().domain.clone()
+    verdict(outcome, need).same.as_ref().unwrap().domain.as_deref().map(str::to_owned)
 }
 
 pub(crate) fn seconds(n: u64) -> Duration {

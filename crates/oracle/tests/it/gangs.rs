@@ -104,7 +104,7 @@ fn ex39_candidates_are_explained() {
     let out = outcome(fleet, std::slice::from_ref(&want));
     let candidates = &verdict(&out, &want).same.as_ref().unwrap().candidates;
     let seen: Vec<(&str, u16, bool)> =
-        candidates.iter().map(|c| (c.domain.as_str(), c.per_mille, c.satisfiable)).collect();
+        candidates.iter().map(|c| (&*c.domain, c.per_mille, c.satisfiable)).collect();
     assert_eq!(seen, [("r2", 1000, true), ("r3", 750, false), ("r1", 500, false)]);
 }
 

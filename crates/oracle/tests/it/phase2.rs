@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bigfleet_engine::UnmetReason;
-use bigfleet_oracle::{VictimRules, grace, victim_score};
+use bigfleet_engine::{UnmetReason, VictimPolicy};
+use bigfleet_oracle::{grace, victim_score};
 use bigfleet_types::keys::ZONE;
 use bigfleet_types::{NanoDollars, StampedPenalty};
 
@@ -58,7 +58,7 @@ fn ex43_the_gap_sets_the_grace() {
 fn ex44_scores() {
     let dollars = |d: f64| StampedPenalty::Finite(NanoDollars::from_dollars(d).unwrap());
     let score = |gap, interruption, reclamation| {
-        victim_score(&VictimRules::default(), gap, 0, interruption, reclamation)
+        victim_score(&VictimPolicy::default(), gap, 0, interruption, reclamation)
     };
     // Nano-points; the text rounds to five places.
     assert_eq!(score(500_000, dollars(1.0), dollars(1.0)), 500_000_203_333_333);

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bigfleet_decide::Allowance;
-use bigfleet_engine::{Action, ActionKind, Engine, Event, Policy, PreemptedFor, Shortfall};
+use bigfleet_engine::{Action, ActionKind, Engine, Event, PreemptedFor, Shortfall};
 use bigfleet_types::{ClusterId, Need, NeedKey, Resources, UnixNanos};
 
 use super::expect::Tally;
@@ -40,7 +40,7 @@ impl Scenario {
     }
 
     fn engine(&self) -> Engine {
-        Engine::new(Policy { victims: self.policy.victims.into(), ..self.policy.engine.clone() })
+        Engine::new(self.policy.engine.clone())
     }
 }
 
