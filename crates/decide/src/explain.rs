@@ -9,7 +9,7 @@ mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bigfleet_engine::{Decisions, Explanation, Question, Why};
+use bigfleet_engine::{Decisions, Explanation, Question};
 use bigfleet_types::ClusterId;
 
 use self::page::Page;
@@ -117,11 +117,11 @@ fn page(
         }
     }
     let mut page = Page::default();
-    let tell = |page: &mut Page, at: usize| {
+    let tell = |page: &mut Page, at: usize, for_other: bool| {
         let explained = &explanation.actions[at];
         let action = &decisions.actions[explained.action];
         let is_deferred = u64::try_from(explained.action).is_ok_and(|seq| deferred.contains(&seq));
-        action::tell(page, action, explained, input.now, is_deferred);
+        action::tell(page, action, explained, input.now, is_deferred, for_other);
     };
     if explanation.needs.is_empty() {
         page.line(0, format_args!("{cluster} wants nothing"));
@@ -134,17 +134,16 @@ fn page(
             page.gap();
             page.line(1, format_args!("what is done for it, and what would be done instead"));
         }
-        actions.into_iter().for_each(|at| tell(&mut page, at));
+        actions.into_iter().for_each(|at| tell(&mut page, at, false));
     }
     if question.fingerprint.is_none() {
         page.gap();
-        let leaves = |at: &&usize| !matches!(explanation.actions[**at].why, Why::Acquired { .. });
-        if of_cluster.iter().filter(leaves).count() == 0 {
+        if of_cluster.is_empty() {
             page.line(0, format_args!("no machine is taken from {cluster}"));
         } else {
             page.line(0, format_args!("what is taken from {cluster}"));
         }
-        of_cluster.into_iter().for_each(|at| tell(&mut page, at));
+        of_cluster.into_iter().for_each(|at| tell(&mut page, at, true));
     }
     page.into_text()
 }

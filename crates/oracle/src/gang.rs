@@ -25,16 +25,12 @@ struct Domain {
 type Rank = (bool, [i128; 3], Reverse<i128>, usize);
 
 impl Domain {
-    fn satisfies(&self, deficit: &Amounts) -> bool {
-        self.total.covers(deficit)
-    }
-
     /// Rules 1 to 9. Where the creditable part covers, slack counts neither in 5 nor in 9.
     fn rank(&self, deficit: &Amounts) -> Rank {
         let share = |amounts: &Amounts| amounts.coverage(deficit, true);
         let served = self.credit.covers(deficit);
         let count = if served { self.creditable_count } else { self.count };
-        if self.satisfies(deficit) {
+        if self.total.covers(deficit) {
             let commitment = if served { &self.credit } else { &self.total };
             let shares = [share(&self.credit), share(&self.own), share(&self.near)];
             (true, shares, Reverse(commitment.coverage(deficit, false)), count)
@@ -54,7 +50,7 @@ impl Pass<'_> {
         // Rule 10: of equals the smallest value, which is the last in reverse order.
         let best = domains.iter().rev().max_by_key(|(_, domain)| domain.rank(&deficit));
         let Some((value, domain)) = best else { return };
-        let satisfiable = domain.satisfies(&deficit);
+        let satisfiable = domain.total.covers(&deficit);
         self.progress[row].domain = Some(value.clone());
         self.progress[row].same_satisfiable = satisfiable;
         for unit in self.walk(row) {
@@ -75,9 +71,9 @@ impl Pass<'_> {
             let worth = self.contribution(row, unit);
             let (Some(value), true) = (of.domain(key), worth.lessens(deficit)) else { continue };
             let part = self.creditable(row, unit);
-            let acquirable = of.is_acquirable() && self.is_suitable(row, unit);
-            let own_drain =
-                of.drains_for().is_some_and(|(need, _)| *need == gang) && self.is_suitable(row, unit);
+            let fits = self.is_suitable(row, unit);
+            let acquirable = of.is_acquirable() && fits;
+            let own_drain = fits && of.drains_for().is_some_and(|(need, _)| *need == gang);
             if part.is_none() && !acquirable && !own_drain {
                 continue;
             }
@@ -104,7 +100,7 @@ fn candidates(domains: &BTreeMap<String, Domain>, deficit: &Amounts) -> Vec<Cand
     let candidate = |(value, domain): (&String, &Domain)| Candidate {
         domain: value.as_str().into(),
         per_mille: domain.total.per_mille(deficit),
-        satisfiable: domain.satisfies(deficit),
+        satisfiable: domain.total.covers(deficit),
     };
     let mut all: Vec<Candidate> = domains.iter().map(candidate).collect();
     all.sort_by_key(|candidate| (Reverse(candidate.per_mille), candidate.domain.clone()));

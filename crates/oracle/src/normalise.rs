@@ -95,15 +95,12 @@ fn folded(gang: &Row) -> Row {
         _ => requirement.clone(),
     };
     let profile = &gang.profile;
+    let (interruption, reclamation) = (profile.interruption(), profile.reclamation());
+    let requirements = profile.requirements().iter().map(plain).collect();
+    let spread = profile.spread().to_vec();
     Row {
         cluster: gang.cluster.clone(),
-        profile: Profile::new(
-            profile.requirements().iter().map(plain).collect(),
-            profile.spread().to_vec(),
-            profile.priority(),
-            profile.interruption(),
-            profile.reclamation(),
-        ),
+        profile: Profile::new(requirements, spread, profile.priority(), interruption, reclamation),
         group: Group::new(&fold_group(&gang.aggregate)),
         aggregate: gang.aggregate.clone(),
         min_unit: gang.aggregate.clone(),

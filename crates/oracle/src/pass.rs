@@ -93,6 +93,24 @@ impl<'w> Pass<'w> {
         units.into_iter().fold(Amounts::default(), |sum, unit| sum.add(&self.contribution(row, unit)))
     }
 
+    /// What is left of machines without those, the last first, that the others make superfluous (engine.md 8.4).
+    /// Only those of `from` may go.
+    pub(crate) fn without_surplus(
+        &self,
+        row: usize,
+        mut kept: Vec<usize>,
+        from: &[usize],
+        want: &Amounts,
+    ) -> Vec<usize> {
+        for unit in from.iter().rev() {
+            let rest: Vec<usize> = kept.iter().copied().filter(|other| other != unit).collect();
+            if self.sum(row, rest.iter().copied()).covers(want) {
+                kept = rest;
+            }
+        }
+        kept
+    }
+
     pub(crate) fn covers_floor(&self, row: usize, unit: usize) -> bool {
         self.units[unit].capacity.covers(&self.rows[row].min_unit)
     }
@@ -151,7 +169,7 @@ impl<'w> Pass<'w> {
     pub(crate) fn keep_order(&self, unit: usize) -> KeepOrder {
         let of = &self.units[unit];
         let late = of.state() != MachineState::Configured;
-        (late, of.machine.price.nano(), Reverse(of.reclamation()), unit)
+        (late, of.machine.price.nano(), Reverse(of.penalties()[1]), unit)
     }
 
     /// engine.md 6.3, with the domain values of 11 before the id.
@@ -159,13 +177,8 @@ impl<'w> Pass<'w> {
         let (need, of) = (&self.rows[row], &self.units[unit]);
         let values =
             self.spread_terms(row).into_iter().map(|term| of.domain(&term.topology_key).map(str::to_owned));
-        (
-            of.state() != MachineState::Idle,
-            need.effective_cost(of),
-            need.unrequested_kinds(of),
-            values.collect(),
-            unit,
-        )
+        let late = of.state() != MachineState::Idle;
+        (late, need.effective_cost(of), need.unrequested_kinds(of), values.collect(), unit)
     }
 }
 

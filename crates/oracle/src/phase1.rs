@@ -92,17 +92,12 @@ impl Pass<'_> {
             progress.remaining = progress.remaining.max(&floor);
             return;
         };
-        let mut kept = self.progress[row].credited.clone();
-        kept.push(large);
+        let credited = self.progress[row].credited.clone();
+        let mut kept: Vec<usize> = credited.iter().copied().chain([large]).collect();
         self.claims.insert(large, row);
         if self.units[large].state() == MachineState::Configured {
-            for unit in self.progress[row].credited.clone().into_iter().rev() {
-                let rest: Vec<usize> = kept.iter().copied().filter(|other| *other != unit).collect();
-                if self.sum(row, rest.iter().copied()).covers(&aggregate) {
-                    kept = rest;
-                    self.claims.remove(&unit);
-                }
-            }
+            kept = self.without_surplus(row, kept, &credited, &aggregate);
+            self.claims.retain(|unit, _| kept.contains(unit) || !credited.contains(unit));
         }
         let remaining = aggregate.minus(&self.sum(row, kept.iter().copied()));
         self.progress[row].credited = kept;
@@ -130,19 +125,10 @@ impl Pass<'_> {
             progress.remaining = progress.remaining.minus(&worth);
         }
         if self.spread_terms(row).is_empty() {
-            self.trim(row, &missing);
-        }
-    }
-
-    /// engine.md 8.4: the last taken first, drops what the others make superfluous.
-    fn trim(&mut self, row: usize, missing: &Amounts) {
-        for unit in self.progress[row].acquired.clone().into_iter().rev() {
-            let acquired = &self.progress[row].acquired;
-            let rest: Vec<usize> = acquired.iter().copied().filter(|other| *other != unit).collect();
-            if self.sum(row, rest.iter().copied()).covers(missing) {
-                self.progress[row].acquired = rest;
-                self.claims.remove(&unit);
-            }
+            let acquired = self.progress[row].acquired.clone();
+            let kept = self.without_surplus(row, acquired.clone(), &acquired, &missing);
+            self.claims.retain(|unit, _| kept.contains(unit) || !acquired.contains(unit));
+            self.progress[row].acquired = kept;
         }
     }
 }

@@ -134,12 +134,7 @@ impl Pass<'_> {
             picks.push(unit);
         }
         if self.spread_terms(row).is_empty() {
-            for unit in picks.clone().into_iter().rev() {
-                let rest: Vec<usize> = picks.iter().copied().filter(|other| *other != unit).collect();
-                if self.sum(row, rest.iter().copied()).covers(&deficit) {
-                    picks = rest;
-                }
-            }
+            picks = self.without_surplus(row, picks.clone(), &picks, &deficit);
         }
         (picks, left)
     }
@@ -173,7 +168,7 @@ impl Pass<'_> {
     fn victim_order(&self, row: usize, unit: usize) -> VictimOrder {
         let of = &self.units[unit];
         let excess = !self.is_claimed(unit) && self.is_heard(unit);
-        let (interruption, reclamation) = (of.interruption(), of.reclamation());
+        let [interruption, reclamation] = of.penalties();
         let preemptor = self.rows[row].profile.priority();
         let victim = self.effective_priority(unit);
         let rules = &self.world.policy.victims;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use bigfleet_engine::{Facts, Purpose};
 use bigfleet_types::{
-    ClusterId, Fingerprint, Group, Machine, MachineState, NeedKey, Operator, PenaltyBucket, Profile,
+    ClusterId, Fingerprint, Group, Machine, MachineState, NeedKey, Operator, Precedence, Profile,
     StampedPenalty, is_extended,
 };
 
@@ -24,9 +24,6 @@ pub(crate) struct Row {
     pub(crate) members: Vec<(i64, Fingerprint, Group)>,
 }
 
-/// Priority and both buckets, the highest first (engine.md 3.4).
-pub(crate) type Precedence = (Reverse<i32>, Reverse<PenaltyBucket>, Reverse<PenaltyBucket>);
-
 impl Row {
     pub(crate) fn key(&self) -> NeedKey {
         NeedKey {
@@ -36,6 +33,7 @@ impl Row {
         }
     }
 
+    /// Priority and both buckets, the highest first (engine.md 3.4).
     pub(crate) fn precedence(&self) -> Precedence {
         let profile = &self.profile;
         (Reverse(profile.priority()), Reverse(profile.interruption()), Reverse(profile.reclamation()))
@@ -46,17 +44,12 @@ impl Row {
         self.profile.same().map(|requirement| &*requirement.key)
     }
 
-    pub(crate) fn is_folded(&self) -> bool {
-        !self.members.is_empty()
-    }
-
     /// engine.md 7: a machine meets a folded Need in whole gangs, any other with all that it has.
     pub(crate) fn contribution(&self, unit: &Unit<'_>) -> Amounts {
-        if self.is_folded() {
-            self.min_unit.times(unit.capacity.times_that_fits(&self.min_unit))
-        } else {
-            unit.capacity.clone()
+        if self.members.is_empty() {
+            return unit.capacity.clone();
         }
+        self.min_unit.times(unit.capacity.times_that_fits(&self.min_unit))
     }
 
     /// engine.md 5, the operator table.
@@ -143,22 +136,17 @@ impl<'w> Unit<'w> {
         stamps.fingerprint.as_deref().map(|fingerprint| (fingerprint.to_owned(), group.to_owned()))
     }
 
-    pub(crate) fn reclamation(&self) -> StampedPenalty {
-        self.machine.attribution.reclamation.unwrap_or(StampedPenalty::Finite(Default::default()))
-    }
-
-    pub(crate) fn interruption(&self) -> StampedPenalty {
-        self.machine.attribution.interruption.unwrap_or(StampedPenalty::Finite(Default::default()))
+    /// The stamped interruption and reclamation penalties.
+    pub(crate) fn penalties(&self) -> [StampedPenalty; 2] {
+        let stamps = &self.machine.attribution;
+        [stamps.interruption, stamps.reclamation]
+            .map(|stamp| stamp.unwrap_or(StampedPenalty::Finite(Default::default())))
     }
 
     /// The Need and its priority that it drains for, where that is known.
     pub(crate) fn drains_for(&self) -> Option<(&NeedKey, i32)> {
-        match &self.facts.preempted_for {
-            Purpose::Preemption(by) if self.state() == MachineState::Draining => {
-                Some((&by.need, by.priority))
-            }
-            _ => None,
-        }
+        let Purpose::Preemption(by) = &self.facts.preempted_for else { return None };
+        (self.state() == MachineState::Draining).then_some((&by.need, by.priority))
     }
 
     /// It drains, and why was lost in a restart.

@@ -114,23 +114,14 @@ impl Pass<'_> {
     /// Machines of the whole fleet that match, cover the floor and have something that is wanted.
     fn supply(&self, row: usize) -> MatchingSupply {
         let wanted = &self.rows[row].aggregate;
-        let count = |state: MachineState| {
-            let could = |unit: &usize| {
-                self.units[*unit].state() == state
-                    && self.is_suitable(row, *unit)
-                    && self.units[*unit].capacity.lessens(wanted)
-            };
-            self.all_units().filter(could).count()
-        };
-        let [idle, configured, speculative] =
-            [MachineState::Idle, MachineState::Configured, MachineState::Speculative].map(count);
+        let could = |unit: &usize| self.is_suitable(row, *unit) && self.units[*unit].capacity.lessens(wanted);
+        let counts = [MachineState::Idle, MachineState::Configured, MachineState::Speculative].map(|state| {
+            self.all_units().filter(|unit| self.units[*unit].state() == state).filter(could).count()
+        });
         let cut = |count: usize| u16::try_from(count.min(SUPPLY_CAP)).unwrap_or(u16::MAX);
-        MatchingSupply {
-            idle: cut(idle),
-            configured: cut(configured),
-            speculative: cut(speculative),
-            capped: [idle, configured, speculative].iter().any(|count| *count > SUPPLY_CAP),
-        }
+        let ([idle, configured, speculative], capped) =
+            (counts.map(cut), counts.iter().any(|count| *count > SUPPLY_CAP));
+        MatchingSupply { idle, configured, speculative, capped }
     }
 
     /// Of a folded Need's gangs the first are satisfied, as many as its machines hold.
@@ -149,19 +140,17 @@ impl Pass<'_> {
     }
 
     fn shortfalls(&self) -> Vec<Shortfall> {
-        let mut shortfalls: Vec<Shortfall> = self
-            .rows
-            .iter()
-            .zip(&self.progress)
-            .filter_map(|(need, progress)| {
-                Some(Shortfall {
-                    key: need.key(),
-                    priority: need.profile.priority(),
-                    deficit: progress.unresolved.as_ref()?.to_resources(),
-                    preempted: !progress.victims.is_empty(),
-                })
-            })
-            .collect();
+        let mut shortfalls: Vec<Shortfall> = Vec::new();
+        for (need, progress) in self.rows.iter().zip(&self.progress) {
+            let Some(unresolved) = &progress.unresolved else { continue };
+            let (deficit, preempted) = (unresolved.to_resources(), !progress.victims.is_empty());
+            shortfalls.push(Shortfall {
+                key: need.key(),
+                priority: need.profile.priority(),
+                deficit,
+                preempted,
+            });
+        }
         shortfalls.sort_by_key(|shortfall| {
             let key = &shortfall.key;
             (Reverse(shortfall.priority), key.fingerprint, key.cluster.clone(), key.group.clone())

@@ -107,11 +107,7 @@ pub(super) fn run(values: &Values) -> Outcome {
 
 async fn start_provider(values: &Values, folder: &Path) -> Result<fakecloud::Handle, Failure> {
     let options = fakecloud::Options {
-        profile: match values.text("seed-profile") {
-            "dev" => Profile::Dev,
-            "demo" => Profile::Demo,
-            _ => Profile::None,
-        },
+        profile: Profile::named(values.text("seed-profile")),
         ..fakecloud::Options::default()
     };
     let addr: listen::Addr = address(values, "provider-listen")?;

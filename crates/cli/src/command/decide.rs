@@ -18,6 +18,11 @@ pub(super) fn command() -> Command {
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("A file of format bigfleet.decide/v1; - reads standard input"),
         )
+        .arg(
+            Arg::new("explain").long("explain").value_name("CLUSTER[/FINGERPRINT]").help(
+                "Print why instead, as text: for all Needs and machines of a cluster, or only for its Needs whose fingerprint begins with these digits",
+            ),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Outcome {
@@ -28,7 +33,12 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let bytes =
         content(file).map_err(|error| Failure::Refused(format!("{name}: cannot be read: {error}")))?;
     let input = decide::read(&bytes).map_err(|refused| Failure::Refused(format!("{name}: {refused}")))?;
-    print(&decide::decide(&input).to_json()?)
+    let Some(about) = matches.get_one::<String>("explain") else {
+        return print(&decide::decide(&input).to_json()?);
+    };
+    let text = decide::explain(&input, about)
+        .map_err(|error| Failure::Usage(format!("decide --explain: {name}: {error}")))?;
+    print(&text)
 }
 
 fn content(file: &Path) -> std::io::Result<Vec<u8>> {

@@ -165,11 +165,7 @@ fn options(values: &Values) -> Result<Options, Failure> {
     let ordinal = id.trim_start_matches(|c: char| !c.is_ascii_digit());
     let number = |name| u64::try_from(values.count(name)).unwrap_or(u64::MAX);
     let mut options = Options {
-        profile: match values.text("seed-profile") {
-            "dev" => Profile::Dev,
-            "demo" => Profile::Demo,
-            _ => Profile::None,
-        },
+        profile: Profile::named(values.text("seed-profile")),
         seeds: Seeds {
             idle: count("seed-machines")?,
             speculative: count("seed-speculative")?,

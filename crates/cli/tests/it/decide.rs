@@ -104,3 +104,37 @@ fn a_refused_file_exits_2_with_one_line_that_names_the_field() {
     assert!(stderr(&missing).contains("none: cannot be read: "), "{}", stderr(&missing));
     assert_eq!(run(&["decide"]).status.code(), Some(2));
 }
+
+#[test]
+fn explain_prints_why_and_refuses_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.json");
+    std::fs::write(&file, PLAIN).unwrap();
+    let name = file.to_str().unwrap();
+    let db = run(&["decide", "--explain", "db", name]);
+    assert_eq!((db.status.code(), stderr(&db)), (Some(0), String::new()));
+    let page = stdout(&db);
+    for line in [
+        "      1 Idle        bootstrapped for it (m-1)\n",
+        "    Bootstrap m-1 at $0/h\n",
+        "no machine is taken from db\n",
+    ] {
+        assert!(page.contains(line), "{page}");
+    }
+    let digits = page.strip_prefix("db/").unwrap().get(..8).unwrap();
+    let need = run(&["decide", "--explain", &format!("db/{digits}"), name]);
+    assert!(page.starts_with(&stdout(&need)), "{}", stdout(&need));
+
+    let web = stdout(&run(&["decide", "--explain", "web", name]));
+    assert!(web.starts_with("web wants nothing\n") && web.contains("    Reclaim m-2: "), "{web}");
+
+    for (about, says) in [
+        ("nobody", "no cluster \"nobody\" in the file; there are db, web"),
+        ("db/00ff", "begins with \"00ff\""),
+    ] {
+        let refused = run(&["decide", "--explain", about, name]);
+        assert_eq!((refused.status.code(), stdout(&refused)), (Some(2), String::new()));
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+        assert_eq!(stderr(&refused).lines().count(), 1);
+    }
+}

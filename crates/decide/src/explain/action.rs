@@ -5,13 +5,14 @@ use bigfleet_types::{ClusterId, NeedKey, UnixNanos};
 
 use super::page::{Page, ago, cost, penalty, points};
 
-/// Tells of an action in a few lines.
+/// Tells of an action in a few lines. `for_other`: the Need that it serves is not told anyway.
 pub(super) fn tell(
     page: &mut Page,
     action: &Action,
     explained: &ActionExplanation,
     now: UnixNanos,
     is_deferred: bool,
+    for_other: bool,
 ) {
     let (kind, machine, price) = (action.kind, &action.machine, cost(explained.cost));
     match &explained.why {
@@ -21,7 +22,12 @@ pub(super) fn tell(
         }
         Why::Preempted { victim, next } => {
             let from = owner(victim.cluster.as_ref());
-            let by = action.need_key.as_ref().map(|key| format!(", for {}", name(key))).unwrap_or_default();
+            let by = action
+                .need_key
+                .as_ref()
+                .filter(|_| for_other)
+                .map(|key| format!(", for {}", name(key)))
+                .unwrap_or_default();
             let grace = action.grace.as_secs();
             page.line(
                 2,

@@ -3,6 +3,7 @@
 
 mod accepted;
 mod examples;
+mod explained;
 mod oracle;
 mod permutations;
 mod printed;

@@ -36,6 +36,18 @@ pub enum Profile {
     Demo,
 }
 
+impl Profile {
+    /// The catalogue that `--seed-profile` means by `dev` or `demo`; any other name is that of the empty one.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        match name {
+            "dev" => Self::Dev,
+            "demo" => Self::Demo,
+            _ => Self::None,
+        }
+    }
+}
+
 /// Machines of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
