@@ -13,6 +13,7 @@ mod engine;
 mod event;
 mod fleet;
 mod fold;
+mod ids;
 mod intern;
 mod lanes;
 mod matching;
@@ -23,10 +24,11 @@ mod phase2;
 mod phase3;
 mod place;
 mod policy;
+mod shape;
 mod verdict;
 
 pub use decision::{
-    Action, ActionKind, Candidate, Decisions, GangVerdict, MatchingSupply, Preemption, SameVerdict,
+    Action, ActionKind, Candidate, Decisions, GangVerdict, Gangs, MatchingSupply, Preemption, SameVerdict,
     Shortfall, UnmetReason, Verdict,
 };
 pub use engine::Engine;
