@@ -33,31 +33,46 @@ impl ReclaimCap {
     }
 }
 
-/// Splits actions in emission order into those that get through and the Reclaims that do not. Each cluster keeps the
-/// head of its list.
-pub(crate) fn apply(input: &Input, actions: Vec<Action>) -> (Vec<Action>, Vec<Action>) {
-    let Some(cap) = input.reclaim_cap else { return (actions, Vec::new()) };
-    let mut configured: BTreeMap<&ClusterId, u64> = BTreeMap::new();
-    for (machine, _) in &input.fleet {
-        if let (MachineState::Configured, Some(cluster)) = (machine.state, &machine.cluster) {
-            *configured.entry(cluster).or_default() += 1;
-        }
+/// The caps of all clusters in one cycle.
+#[derive(Debug)]
+pub struct Allowance(Option<BTreeMap<ClusterId, u64>>);
+
+impl Allowance {
+    /// What `cap` allows in clusters with so many Configured machines; without a cap, everything.
+    pub fn new(cap: Option<ReclaimCap>, configured: impl FnOnce() -> BTreeMap<ClusterId, u64>) -> Self {
+        let allowed = |cap: ReclaimCap| {
+            let clusters = configured().into_iter();
+            clusters.map(|(cluster, machines)| (cluster, cap.allows(machines))).collect()
+        };
+        Self(cap.map(allowed))
     }
-    let mut left: BTreeMap<&ClusterId, u64> =
-        configured.into_iter().map(|(cluster, machines)| (cluster, cap.allows(machines))).collect();
-    actions.into_iter().partition(|action| {
-        if action.kind != ActionKind::Reclaim {
-            return true;
-        }
-        let left = action.cluster.as_ref().and_then(|cluster| left.get_mut(cluster));
-        match left {
+
+    /// Whether the next action in emission order gets through. Only a Reclaim is ever held back: each cluster keeps
+    /// the head of its list.
+    pub fn lets(&mut self, kind: ActionKind, cluster: Option<&ClusterId>) -> bool {
+        let Some(left) = self.0.as_mut().filter(|_| kind == ActionKind::Reclaim) else { return true };
+        match cluster.and_then(|cluster| left.get_mut(cluster)) {
             Some(left) if *left > 0 => {
                 *left -= 1;
                 true
             }
             _ => false,
         }
-    })
+    }
+}
+
+/// Splits actions in emission order into those that get through and the Reclaims that do not.
+pub(crate) fn apply(input: &Input, actions: Vec<Action>) -> (Vec<Action>, Vec<Action>) {
+    let mut allowance = Allowance::new(input.reclaim_cap, || {
+        let mut configured: BTreeMap<ClusterId, u64> = BTreeMap::new();
+        for (machine, _) in &input.fleet {
+            if let (MachineState::Configured, Some(cluster)) = (machine.state, &machine.cluster) {
+                *configured.entry(cluster.clone()).or_default() += 1;
+            }
+        }
+        configured
+    });
+    actions.into_iter().partition(|action| allowance.lets(action.kind, action.cluster.as_ref()))
 }
 
 #[cfg(test)]

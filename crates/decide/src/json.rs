@@ -1,7 +1,8 @@
 //! Strict JSON, read in place: exact number texts, no repeated and no unknown members, and the path of what is wrong.
 //!
 //! `serde_json` finds the tokens; a [`Node`] is the text of one value that nobody looked into yet. Member names are
-//! lowerCamelCase, or the snake_case spelling of the same name. `null` is the same as a member left out.
+//! lowerCamelCase, or the snake_case spelling of the same name. `null` is the same as a member left out. Whatever is
+//! wrong is [`Refused`] by the path of the field.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -23,23 +24,27 @@ pub struct Refused {
 
 impl Refused {
     /// Something wrong with the value itself.
-    pub(crate) fn here(reason: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn here(reason: impl fmt::Display) -> Self {
         Self { path: "$".to_owned(), reason: reason.to_string() }
     }
 
     /// Something wrong with a member of the value.
-    pub(crate) fn at(name: &str, reason: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn at(name: &str, reason: impl fmt::Display) -> Self {
         Self::here(reason).within(name)
     }
 
     /// The same seen from the object that holds the value under this name.
-    pub(crate) fn within(self, name: &str) -> Self {
+    #[must_use]
+    pub fn within(self, name: &str) -> Self {
         let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         self.behind(&if plain { format!(".{name}") } else { format!("[{name:?}]") })
     }
 
     /// The same seen from the array that holds the value at this place.
-    pub(crate) fn within_element(self, place: usize) -> Self {
+    #[must_use]
+    pub fn within_element(self, place: usize) -> Self {
         self.behind(&format!("[{place}]"))
     }
 
@@ -50,7 +55,8 @@ impl Refused {
 }
 
 /// A text in a message: quoted, escaped and not longer than a line.
-pub(crate) fn shown(text: &str) -> String {
+#[must_use]
+pub fn shown(text: &str) -> String {
     match text.char_indices().nth(64) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?} and more", &text[..end]),
@@ -59,11 +65,20 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// A value of the text. It is JSON as far as tokens go; what is in it has not been looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Node<'a>(&'a RawValue);
+pub struct Node<'a>(&'a RawValue);
 
 impl<'a> Node<'a> {
+    /// The JSON text of the value.
+    #[must_use]
+    pub fn source(self) -> &'a str {
+        self.0.get()
+    }
+
     /// The value that a whole text is.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Refused> {
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn parse(text: &'a str) -> Result<Self, Refused> {
         serde_json::from_str(text).map(Self).map_err(not_json)
     }
 
@@ -87,14 +102,22 @@ impl<'a> Node<'a> {
         if found == kind { Ok(()) } else { Err(Refused::here(format_args!("must be {kind}, not {found}"))) }
     }
 
-    pub(crate) fn object(self) -> Result<Object<'a>, Refused> {
+    /// The members of an object.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn object(self) -> Result<Object<'a>, Refused> {
         self.must_be("an object")?;
         let members = members(self.0)?.into_iter();
         let members = members.map(|(name, node)| Member { name, node, taken: false }).collect();
         Ok(Object { members, error: None })
     }
 
-    pub(crate) fn array(self) -> Result<Vec<Node<'a>>, Refused> {
+    /// The elements of an array.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn array(self) -> Result<Vec<Node<'a>>, Refused> {
         self.must_be("an array")?;
         serde_json::from_str::<Vec<&'a RawValue>>(self.0.get())
             .map(|elements| elements.into_iter().map(Node).collect())
@@ -102,7 +125,10 @@ impl<'a> Node<'a> {
     }
 
     /// Every element of an array, read alike.
-    pub(crate) fn each<T>(
+    ///
+    /// # Errors
+    /// It is no array, or an element cannot be read.
+    pub fn each<T>(
         self,
         mut read: impl FnMut(usize, Node<'a>) -> Result<T, Refused>,
     ) -> Result<Vec<T>, Refused> {
@@ -110,18 +136,29 @@ impl<'a> Node<'a> {
         elements.map(|(i, node)| read(i, node).map_err(|refused| refused.within_element(i))).collect()
     }
 
-    pub(crate) fn text(self) -> Result<String, Refused> {
+    /// The content of a string.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn text(self) -> Result<String, Refused> {
         self.must_be("a string")?;
         serde_json::from_str(self.0.get()).map_err(not_json)
     }
 
-    pub(crate) fn boolean(self) -> Result<bool, Refused> {
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn boolean(self) -> Result<bool, Refused> {
         self.must_be("a boolean")?;
         Ok(self.0.get() == "true")
     }
 
     /// A map of texts. Its keys are data: any text, but none twice.
-    pub(crate) fn text_map(self) -> Result<BTreeMap<String, String>, Refused> {
+    ///
+    /// # Errors
+    /// It is no object, a key is there twice, or a value is no string.
+    pub fn text_map(self) -> Result<BTreeMap<String, String>, Refused> {
         self.must_be("an object")?;
         let mut map = BTreeMap::new();
         for (name, node) in members(self.0)? {
@@ -134,8 +171,25 @@ impl<'a> Node<'a> {
         Ok(map)
     }
 
+    /// Names and values of an object whose names are data, in the order of the text.
+    ///
+    /// # Errors
+    /// It is none, or a name is there twice.
+    pub fn entries(self) -> Result<Vec<(String, Node<'a>)>, Refused> {
+        self.must_be("an object")?;
+        let entries = members(self.0)?;
+        let mut names = HashSet::new();
+        match entries.iter().find(|(name, _)| !names.insert(name)) {
+            Some((name, _)) => Err(Refused::at(name, "is given twice")),
+            None => Ok(entries),
+        }
+    }
+
     /// A whole number, as number or as text.
-    pub(crate) fn integer(self, least: i64, most: i64) -> Result<i64, Refused> {
+    ///
+    /// # Errors
+    /// It is none, or not from `least` to `most`.
+    pub fn integer(self, least: i64, most: i64) -> Result<i64, Refused> {
         let token = self.number()?;
         let wrong = || {
             let token = shown(&token);
@@ -148,18 +202,27 @@ impl<'a> Node<'a> {
     }
 
     /// A 64-bit integer.
-    pub(crate) fn int64(self) -> Result<i64, Refused> {
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn int64(self) -> Result<i64, Refused> {
         self.integer(i64::MIN, i64::MAX)
     }
 
     /// A 32-bit integer.
-    pub(crate) fn int32(self) -> Result<i32, Refused> {
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn int32(self) -> Result<i32, Refused> {
         let wide = self.integer(i32::MIN.into(), i32::MAX.into())?;
         i32::try_from(wide).map_err(Refused::here)
     }
 
     /// A double, as number or as text; the text may also be `NaN`, `Infinity` or `-Infinity`.
-    pub(crate) fn double(self) -> Result<f64, Refused> {
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn double(self) -> Result<f64, Refused> {
         let token = match self.kind() {
             "a string" => match self.text()?.as_str() {
                 "NaN" => return Ok(f64::NAN),
@@ -173,7 +236,10 @@ impl<'a> Node<'a> {
     }
 
     /// The number of an enum value that is given by name or number.
-    pub(crate) fn enumeration<E: Into<i32>>(self, named: fn(&str) -> Option<E>) -> Result<i32, Refused> {
+    ///
+    /// # Errors
+    /// The name is not known, or it is neither.
+    pub fn enumeration<E: Into<i32>>(self, named: fn(&str) -> Option<E>) -> Result<i32, Refused> {
         match self.kind() {
             "a string" => {
                 let name = self.text()?;
@@ -239,18 +305,14 @@ struct Member<'a> {
 /// An object whose members are taken by name. What is wrong is kept until [`Object::finish`], which tells what comes
 /// first in the text.
 #[derive(Debug)]
-pub(crate) struct Object<'a> {
+pub struct Object<'a> {
     members: Vec<Member<'a>>,
     error: Option<(usize, Refused)>,
 }
 
 impl<'a> Object<'a> {
     /// The member of this (lowerCamelCase) name; `None` when it is absent, null or wrong.
-    pub(crate) fn take<T>(
-        &mut self,
-        name: &str,
-        read: impl FnOnce(Node<'a>) -> Result<T, Refused>,
-    ) -> Option<T> {
+    pub fn take<T>(&mut self, name: &str, read: impl FnOnce(Node<'a>) -> Result<T, Refused>) -> Option<T> {
         let snake = snake(name);
         let mut first = None;
         let mut second = None;
@@ -272,12 +334,18 @@ impl<'a> Object<'a> {
     }
 
     /// Nothing that was taken is wrong.
-    pub(crate) fn so_far(self) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    /// The first in the text that is.
+    pub fn so_far(self) -> Result<(), Refused> {
         self.error.map_or(Ok(()), |(_, refused)| Err(refused))
     }
 
     /// Every member was taken, and all of them could be read.
-    pub(crate) fn finish(mut self) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    /// The first in the text that was not taken or could not be read.
+    pub fn finish(mut self) -> Result<(), Refused> {
         let unknown = self.members.iter().position(|member| !member.taken);
         if let Some(place) = unknown {
             self.wrong(place, Refused::here("is not a known member"));
@@ -305,10 +373,14 @@ fn snake(name: &str) -> String {
 
 /// Ids of one kind in one place: never empty, never twice.
 #[derive(Debug, Default)]
-pub(crate) struct Ids(HashSet<String>);
+pub struct Ids(HashSet<String>);
 
 impl Ids {
-    pub(crate) fn take(&mut self, id: &str) -> Result<(), Refused> {
+    /// Takes one more.
+    ///
+    /// # Errors
+    /// It is empty or was taken before.
+    pub fn take(&mut self, id: &str) -> Result<(), Refused> {
         if id.is_empty() {
             return Err(Refused::here("must not be empty"));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bigfleet_engine::{Decisions, Engine, Event, Policy, VictimPolicy};
+use bigfleet_engine::{Decisions, Engine, Event, Policy};
 use bigfleet_types::MachineId;
 
 use crate::input::Input;
@@ -13,14 +13,7 @@ use crate::report::{
 /// Runs the engine on the content of a file, once.
 #[must_use]
 pub fn decide(input: &Input) -> Report {
-    let victims = VictimPolicy {
-        priority_weight: input.victims.priority,
-        drain_weight: input.victims.drain,
-        interruption_weight: input.victims.interruption,
-        reclamation_weight: input.victims.reclamation,
-        drain_estimate: input.victims.drain_estimate,
-    };
-    let mut engine = Engine::new(Policy { victims, ..input.policy.clone() });
+    let mut engine = Engine::new(Policy { victims: input.victims.into(), ..input.policy.clone() });
     for (machine, facts) in &input.fleet {
         engine.apply(Event::Machine { machine: Arc::new(machine.clone()), facts: facts.clone() });
     }
@@ -66,12 +59,7 @@ fn answer(decisions: Decisions, claimed: Vec<MachineId>) -> Answer {
         deficit: shortfall.deficit,
         preempted: shortfall.preempted,
     });
-    Answer {
-        actions: actions.collect(),
-        needs: needs.collect(),
-        shortfalls: shortfalls.collect(),
-        claimed,
-    }
+    Answer { actions: actions.collect(), needs: needs.collect(), shortfalls: shortfalls.collect(), claimed }
 }
 
 fn members(gangs: &bigfleet_engine::Gangs) -> Vec<MemberVerdict> {

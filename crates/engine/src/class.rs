@@ -17,8 +17,10 @@ index! {
 /// What makes machines interchangeable.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Traits {
-    instance_type: ValueIx,
-    zone: ValueIx,
+    /// The instance type.
+    pub(crate) instance_type: ValueIx,
+    /// The zone.
+    pub(crate) zone: ValueIx,
     /// How one is paid for.
     pub(crate) capacity_type: CapacityType,
     /// What one machine offers.
@@ -141,4 +143,17 @@ impl Classes {
     pub(crate) fn mostly_empty(&self) -> bool {
         self.empty > 1024 && self.empty * 2 > self.all.len()
     }
+}
+
+/// The class of a machine that is in no fleet.
+#[cfg(test)]
+pub(crate) fn class_of(
+    machine: &bigfleet_types::Machine,
+    classes: &mut Classes,
+    symbols: &mut Symbols,
+) -> ClassIx {
+    let mut shapes = crate::shape::Shapes::default();
+    let ix = shapes.join(machine);
+    let host = symbols.host(machine.attribute(keys::HOSTNAME).unwrap_or_default());
+    shapes.get_mut(ix).map(|shape| classes.join(shape, host, symbols)).unwrap()
 }

@@ -7,11 +7,13 @@ use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 use crate::decision::{Action, ActionKind, Decisions};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
+use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan};
 use crate::intern::{Set, Symbols};
 use crate::matching::Matching;
 use crate::members::Slot;
+use crate::observe::{Effort, Phase};
 use crate::pass::{Claims, Pass};
 use crate::phase1::{self, Outcome};
 use crate::phase2::{self, Taken};
@@ -34,6 +36,7 @@ pub struct Engine {
     claims: Claims,
     /// How many texts were alive after the last fresh start.
     live_symbols: usize,
+    effort: Effort,
 }
 
 impl Engine {
@@ -51,6 +54,7 @@ impl Engine {
             next_deadline: None,
             claims: Claims::default(),
             live_symbols: 0,
+            effort: Effort::default(),
         }
     }
 
@@ -72,13 +76,41 @@ impl Engine {
     /// Decides on all that was applied. The same content and the same `now` give the same answer, whatever the
     /// order of events; the only thing that a call leaves behind is since when each machine is excess.
     pub fn decide(&mut self, now: UnixNanos) -> Decisions {
-        let plan = self.settle();
+        self.decide_observed(now, &mut |_| ())
+    }
+
+    /// [`Self::decide`], which calls `ended` whenever work of a phase ends: all that was done since the call before
+    /// belongs to the phase named. A phase may end several times. For callers who measure; the answer is the same.
+    pub fn decide_observed(&mut self, now: UnixNanos, ended: &mut impl FnMut(Phase)) -> Decisions {
+        self.run(now, ended, None).0
+    }
+
+    /// [`Self::decide`] with the reasons behind all that is asked about. The decisions are the same. For people who
+    /// ask: it takes time in proportion to the fleet for each Need and action in question.
+    pub fn decide_explained(&mut self, now: UnixNanos, question: &Question) -> (Decisions, Explanation) {
+        self.run(now, &mut |_| (), Some(Explainer::new(question)))
+    }
+
+    fn run(
+        &mut self,
+        now: UnixNanos,
+        ended: &mut impl FnMut(Phase),
+        mut explainer: Option<Explainer<'_>>,
+    ) -> (Decisions, Explanation) {
+        let plan = self.settle(ended);
         let heard = self.heard_clusters();
+        ended(Phase::Other);
         let rows = plan.rows(&self.demand, &self.symbols);
+        ended(Phase::Fold);
         let mut decisions = Decisions::default();
         let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
         let mut outcomes = phase1::run(&mut pass);
+        ended(Phase::Phase1);
+        if let Some(explainer) = &mut explainer {
+            explainer.after_phase1(&pass);
+        }
         let taken = phase2::run(&mut pass, &mut outcomes, &heard, &self.policy);
+        ended(Phase::Phase2);
         let mut verdicts = Verdicts::default();
         for (row, outcome) in rows.iter().zip(&outcomes) {
             acquisitions(&pass, row, outcome, &mut decisions.actions);
@@ -87,14 +119,34 @@ impl Engine {
         for (row, outcome) in rows.iter().zip(&outcomes) {
             preemptions(&pass, row, outcome, &taken, &mut decisions.actions);
         }
+        if let Some(explainer) = &mut explainer {
+            let actions = &decisions.actions;
+            explainer.after_phase2(&mut pass, &outcomes, actions, &heard, &self.policy);
+        }
         decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
+        self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
         self.claims = pass.into_claims();
-        plan.end(&mut self.matching);
+        ended(Phase::Verdicts);
+
         let releases =
             phase3::run(&mut self.fleet, &self.symbols, &self.claims, &taken, &heard, &self.policy, now);
+        self.effort.machines += releases.looked_at;
+        let served = decisions.actions.len();
         decisions.actions.extend(releases.actions);
         self.next_deadline = releases.next_deadline;
-        decisions
+        ended(Phase::Phase3);
+        drop((rows, outcomes, taken));
+        plan.end(&mut self.matching);
+        ended(Phase::Other);
+        let explanation = explainer
+            .map(|explainer| explainer.after_phase3(&self.fleet, &decisions.actions, served, &self.policy));
+        (decisions, explanation.unwrap_or_default())
+    }
+
+    /// How much the last decision looked at.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// The machines that some Need claimed in the last decision, sorted by id. To be asked for before anything else
@@ -130,23 +182,27 @@ impl Engine {
     }
 
     /// Brings every index up to date and folds the demand.
-    fn settle(&mut self) -> Plan {
+    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
         let garbage = self.symbols.size() + self.fleet.places() > 2 * self.live_symbols + 4096;
         if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
             self.start_afresh(false);
         }
-        let plan = self.plan();
+        let plan = self.plan(ended);
         if !plan.needs_hosts {
             return plan;
         }
         plan.end(&mut self.matching);
         self.start_afresh(true);
-        self.plan()
+        self.plan(ended)
     }
 
-    fn plan(&mut self) -> Plan {
+    fn plan(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
         self.fleet.settle();
-        Plan::of(&self.fleet, &self.demand, &mut self.forms, &mut self.symbols, &mut self.matching)
+        ended(Phase::Settle);
+        let (forms, symbols) = (&mut self.forms, &mut self.symbols);
+        let plan = Plan::of(&self.fleet, &self.demand, forms, symbols, &mut self.matching);
+        ended(Phase::Fold);
+        plan
     }
 
     /// Numbers all texts anew and classes all machines by the keys that requirements mention now; by host, too, if

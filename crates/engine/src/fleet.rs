@@ -238,6 +238,15 @@ impl Fleet {
         self.classes.get(self.pools.get(pool).class).traits.price
     }
 
+    pub(crate) fn eligibility(&self, slot: Slot) -> Eligibility {
+        self.eligibility[slot.at()]
+    }
+
+    /// Since when the Configured machine is excess, if it is.
+    pub(crate) fn excess_since(&self, slot: Slot) -> Option<UnixNanos> {
+        self.idle_since(slot)
+    }
+
     /// Since when the machine is Idle, if that is known.
     pub(crate) fn idle_since(&self, slot: Slot) -> Option<UnixNanos> {
         Some(UnixNanos(self.since[slot.at()])).filter(|since| since.0 != NEVER)

@@ -128,7 +128,8 @@ impl Plan {
                     if folds(row) {
                         parts.entry((fold.cluster, fold.stamp)).or_default().push(row);
                     } else {
-                        let by_host = row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
+                        let by_host =
+                            row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
                         plan.needs_hosts |= by_host && !symbols.distinct_hosts;
                         plan.rows.push(ix);
                     }
@@ -187,6 +188,13 @@ impl<'d> Reach<'d> {
             matching.matches(row.profile, class) && whole(class)
         })
     }
+}
+
+/// What machines of a folded gang are stamped for: the profile without the domain, and the group of all gangs of this
+/// size. `None`: the Need is no gang. Whether a gang folds depends on the fleet.
+#[must_use]
+pub fn fold_key(gang: &Need) -> Option<(Profile, Group)> {
+    gang.profile.same().map(|_| (plain(&gang.profile), group(&gang.aggregate)))
 }
 
 /// The profile of one gang without the domain: a machine without the key could never host it, though.

@@ -11,6 +11,7 @@ mod decision;
 mod demand;
 mod engine;
 mod event;
+mod explain;
 mod fleet;
 mod fold;
 mod ids;
@@ -18,6 +19,7 @@ mod intern;
 mod lanes;
 mod matching;
 mod members;
+mod observe;
 mod pass;
 mod phase1;
 mod phase2;
@@ -33,5 +35,11 @@ pub use decision::{
 };
 pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};
+pub use explain::{
+    ActionExplanation, Alternative, ClassExplanation, Explanation, Fate, NeedExplanation, Question, Rival,
+    Rule, Shape, Victim, Why,
+};
+pub use fold::fold_key;
 pub use matching::matches;
+pub use observe::{Effort, Phase};
 pub use policy::{Policy, VictimPolicy};

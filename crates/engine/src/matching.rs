@@ -172,6 +172,11 @@ impl Matching {
         entry.looked_at = classes.len();
     }
 
+    /// The first requirement, by its place in the profile, that a class does not meet.
+    pub(crate) fn failing(&self, ix: ProfileIx, traits: &Traits) -> Option<usize> {
+        self.entries[ix.at()].as_ref()?.terms.iter().position(|term| !term.meets(traits))
+    }
+
     pub(crate) fn matches(&self, ix: ProfileIx, class: ClassIx) -> bool {
         let (word, bit) = (class.at() / 64, class.at() % 64);
         self.entries[ix.at()].as_ref().is_some_and(|e| e.bits.get(word).is_some_and(|w| w >> bit & 1 == 1))
@@ -243,7 +248,7 @@ mod tests {
             let (mut symbols, mut matching, mut classes) =
                 (Symbols::default(), Matching::default(), Classes::default());
             let ix = matching.retain(&profile, &mut symbols);
-            let class = classes.join(&machine, &mut symbols);
+            let class = crate::class::class_of(&machine, &mut classes, &mut symbols);
             matching.look(ix, &classes);
             assert_eq!(matching.matches(ix, class), *expected, "memo of {profile:?}");
         }

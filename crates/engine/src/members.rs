@@ -181,8 +181,15 @@ impl Pools {
     }
 
     fn open(&mut self, class: ClassIx, place: PlaceIx, places: &Places) -> PoolIx {
-        let mut pool =
-            Pool { class, place, members: SmallVec::new(), listed: [0; 2], dirty: false, shrunk: false, clocks: false };
+        let mut pool = Pool {
+            class,
+            place,
+            members: SmallVec::new(),
+            listed: [0; 2],
+            dirty: false,
+            shrunk: false,
+            clocks: false,
+        };
         let ix = self.free.pop().unwrap_or_else(|| PoolIx::new(self.all.len()));
         for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
             if let Some(listing) = listing {

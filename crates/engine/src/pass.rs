@@ -46,6 +46,8 @@ pub(crate) struct Pass<'a> {
     open: Map<ClusterIx, Vec<PoolIx>>,
     /// By pool: dropped from `open` because nothing was left.
     exhausted: Vec<bool>,
+    /// How often a single machine was looked at.
+    looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
 }
 
@@ -129,6 +131,7 @@ impl<'a> Pass<'a> {
             cursor: vec![0; fleet.pools.len()],
             open: Map::default(),
             exhausted: vec![false; fleet.pools.len()],
+            looked_at: 0,
             candidates: Map::default(),
         }
     }
@@ -136,6 +139,11 @@ impl<'a> Pass<'a> {
     /// The claims of all Needs.
     pub(crate) fn into_claims(self) -> Claims {
         Claims { by_slot: self.claims, free: self.free }
+    }
+
+    /// How often a single machine was looked at so far.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// From now on claims are those of the row at this position.
@@ -198,6 +206,7 @@ impl<'a> Pass<'a> {
         let skipped =
             ahead.iter().position(|slot| self.claims[slot.at()] == Claim::NOBODY).unwrap_or(ahead.len());
         *cursor += skipped;
+        self.looked_at += skipped as u64 + 1;
         members.get(*cursor).copied()
     }
 

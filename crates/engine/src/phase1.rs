@@ -33,6 +33,10 @@ pub(crate) struct Outcome {
     pub(crate) victims: Vec<Slot>,
     /// What no phase could meet.
     pub(crate) unresolved: Option<Lanes>,
+    /// Draining machines that the row counts on.
+    pub(crate) drains: Vec<Slot>,
+    /// Machines kept for a gang in the domain that it moves to.
+    pub(crate) reserved: Vec<Slot>,
 }
 
 /// A row on its way through the two rounds.
@@ -123,6 +127,28 @@ fn settle(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
         spread::acquire(pass, row, &mut work)
     };
     Outcome { residual: work.remaining, credited: work.credited, acquired, ..Outcome::default() }
+}
+
+/// What a row would acquire now with this missing. Claims nothing for good.
+pub(crate) fn acquire_instead(
+    pass: &mut Pass<'_>,
+    row: &Row,
+    outcome: &Outcome,
+    missing: &Lanes,
+) -> Vec<Slot> {
+    let mut work = Work { remaining: missing.clone(), credited: outcome.credited.clone(), floor_met: true };
+    let taken = if let Some(choice) = &outcome.choice {
+        let within = acquire::Within { domain: choice.domain, buys: choice.satisfiable };
+        acquire::acquire(pass, row, &mut work, within)
+    } else if pass.matching.spread(row.profile).is_empty() {
+        acquire::acquire(pass, row, &mut work, acquire::Within::ANYWHERE)
+    } else {
+        spread::acquire(pass, row, &mut work)
+    };
+    taken.iter().for_each(|slot| pass.unclaim(*slot));
+    // Lists forget what is used up, and here nothing was.
+    pass.candidates.clear();
+    taken
 }
 
 impl Outcome {

@@ -3,6 +3,7 @@
 //! First a Need counts on machines that drain already, then it picks victims. A plain Need takes what it gets, a gang
 //! all or nothing.
 
+mod again;
 mod drains;
 mod gang;
 mod score;
@@ -16,8 +17,10 @@ use crate::pass::Pass;
 use crate::phase1::Outcome;
 use crate::policy::Policy;
 
+pub(crate) use self::again::{Again, may_count_on, score_of};
 pub(crate) use self::score::grace;
 use self::victims::Victims;
+pub(crate) use self::victims::effective_priority;
 
 /// What the phase took out of the others' hands.
 #[derive(Debug, Default)]
@@ -52,14 +55,14 @@ pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool],
         let (row, outcome) = (rows[position], &mut outcomes[position]);
         pass.matching.look(row.profile, &pass.fleet.classes);
         let mut deficit = outcome.residual.clone();
-        let drains = drains::count_on(pass, row, outcome, &mut deficit);
+        outcome.drains = drains::count_on(pass, row, outcome, &mut deficit);
         if deficit.is_zero() {
             continue;
         }
         if outcome.choice.is_some() {
             gang::preempt(pass, row, outcome, deficit, &mut victims, &mut taken, policy);
         } else {
-            let pick = victims.pick_plain(pass, row, outcome, &drains, deficit, &taken, policy);
+            let pick = victims.pick_plain(pass, row, outcome, deficit, &taken, policy);
             victims.take(pass, &pick.slots, &mut taken);
             outcome.victims = pick.slots;
             outcome.unresolved = (!pick.left.is_zero()).then_some(pick.left);

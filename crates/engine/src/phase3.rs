@@ -21,6 +21,8 @@ pub(crate) struct Releases {
     pub(crate) actions: Vec<Action>,
     /// The earliest time after this pass at which more would go, if nothing else changed.
     pub(crate) next_deadline: Option<UnixNanos>,
+    /// At how many machines the phase looked.
+    pub(crate) looked_at: u64,
 }
 
 impl Releases {
@@ -55,6 +57,7 @@ pub(crate) fn run(
                     continue;
                 }
                 let mut clocks = false;
+                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
                 for at in 0..fleet.pools.get(ix).members().len() {
                     let slot = fleet.pools.get(ix).members()[at];
                     // The clock stands still while demand that is not known does not make a machine excess.
@@ -75,6 +78,7 @@ pub(crate) fn run(
             }
             Place::Idle | Place::Held if claims.free(ix) > 0 => {
                 let Some(hold) = policy.idle_hold(fleet.capacity_type(ix)) else { continue };
+                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
                 for slot in fleet.pools.get(ix).members() {
                     if !claims.has(*slot)
                         && fleet.releasable(*slot)
@@ -100,7 +104,8 @@ pub(crate) fn run(
     deletes.sort_unstable_by_key(|slot| fleet.rank(*slot));
     let reclaims = excess.iter().map(|slot| (ActionKind::Reclaim, *slot, policy.reclaim_grace));
     let deletes = deletes.iter().map(|slot| (ActionKind::Delete, *slot, Duration::ZERO));
-    let actions = reclaims.chain(deletes).map(|(kind, slot, grace)| action(fleet, symbols, kind, slot, grace));
+    let actions =
+        reclaims.chain(deletes).map(|(kind, slot, grace)| action(fleet, symbols, kind, slot, grace));
     releases.actions = actions.collect();
     releases
 }

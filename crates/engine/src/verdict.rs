@@ -23,12 +23,7 @@ pub(crate) struct Verdicts {
 
 impl Verdicts {
     /// The verdict of one row.
-    pub(crate) fn of(
-        &mut self,
-        pass: &mut Pass<'_>,
-        row: &Row,
-        outcome: &Outcome,
-    ) -> Verdict {
+    pub(crate) fn of(&mut self, pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Verdict {
         let satisfied = outcome.residual.is_zero();
         let supply = (!satisfied).then(|| self.supply(pass, row));
         let dimensions = &pass.symbols.dimensions;

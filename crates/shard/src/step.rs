@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bigfleet_engine::ActionKind;
 use bigfleet_proto::v1alpha1::{ShardMessage, shard_message::Payload};
 use bigfleet_types::chance::Seeded;
 use bigfleet_types::{ClusterId, MachineId, MachineState, Need, UnixNanos};
 use bytes::Bytes;
 
-use crate::control::{Config, Control};
+use crate::control::{Config, Control, WorkKey};
 use crate::io::{Acknowledged, Blob, CallError, Input, Mutation, Output, Reported, SessionId};
 use crate::metrics::Metrics;
 
@@ -44,6 +43,12 @@ pub struct StepAction {
     pub machine: MachineId,
     /// The destination, or the source of a drain; `None` for Delete.
     pub cluster: Option<ClusterId>,
+}
+
+impl From<&WorkKey> for StepAction {
+    fn from((machine, kind, cluster): &WorkKey) -> Self {
+        Self { kind: kind.name(), machine: machine.clone(), cluster: cluster.clone() }
+    }
 }
 
 /// The fleet after a step.
@@ -127,7 +132,7 @@ impl<P: StepProvider> Stepper<P> {
         self.carry_out();
         self.control.run_cycle(self.now);
         self.carry_out();
-        let mut actions: Vec<StepAction> = self.control.posted().iter().map(step_action).collect();
+        let mut actions: Vec<StepAction> = self.control.posted().iter().map(StepAction::from).collect();
         actions.sort();
         self.now = self.now.after(self.step);
         actions
@@ -198,8 +203,4 @@ impl<P: StepProvider> Stepper<P> {
             Output::Close { .. } | Output::Audit(_) | Output::Publish(_) | Output::CheckEpoch => None,
         }
     }
-}
-
-fn step_action((machine, kind, cluster): &(MachineId, ActionKind, Option<ClusterId>)) -> StepAction {
-    StepAction { kind: kind.name(), machine: machine.clone(), cluster: cluster.clone() }
 }

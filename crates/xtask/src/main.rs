@@ -4,6 +4,7 @@ mod e2e;
 mod guards;
 mod kill9;
 mod licenses;
+mod properties;
 mod schema;
 mod test;
 mod workspace;
@@ -43,6 +44,12 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Checks the invariants of decisions on many random worlds; the test command takes 256 of each.
+    Properties {
+        /// How many worlds a property.
+        #[arg(long, default_value_t = 100_000)]
+        cases: u32,
+    },
     /// BigFleet on a real Kubernetes, on loopback: builds etcd, kube-apiserver and the rest once (needs Go), starts them,
     /// and takes our programs through a story with checks.
     E2e(e2e::Options),
@@ -61,6 +68,7 @@ fn main() -> ExitCode {
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
+        Command::Properties { cases } => properties::run(cases),
         Command::E2e(options) => e2e::run(&options),
         Command::E2eBoot { folder } => e2e::boot::run(&folder),
     };

@@ -1,7 +1,8 @@
 //! Kill -9 of the shard and of the provider while demand moves.
 //!
 //! Both are child processes with durable folders and addresses that outlive them; three clusters with the real operator
-//! core live here ([`world`]). The provider's boot command makes their nodes join and leave. At random points a program is
+//! core live here ([`world`]). The provider's boot command makes their nodes join and leave. Two clusters fight over one
+//! kind of machine, which one of them has to give to the other piece by piece. At random points a program is
 //! killed and started again. Afterwards demand is held still, and what the fleet comes to is compared with what the demand
 //! asks for; then every program is killed once more, which must change nothing.
 //!
@@ -10,6 +11,7 @@
 mod demand;
 mod fleet;
 mod ledger;
+mod programs;
 mod world;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,7 +36,7 @@ fn millis(chance: &mut Seeded, least: u64, most: u64) -> Duration {
     Duration::from_millis(least + chance.below(most - least))
 }
 
-/// Drill 24 of the shard and its counterpart of the provider, at random points.
+/// Drill 24 of the shard and its counterpart of the provider, at random points, with drains by Reclaim and by Preempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn drill24_kill9_while_demand_moves() {
     let points = from_environment("BIGFLEET_KILL9_POINTS").unwrap_or(POINTS);
@@ -42,8 +44,11 @@ async fn drill24_kill9_while_demand_moves() {
     println!("kill9: {points} points, BIGFLEET_KILL9_SEED={seed}");
     let mut chance = Seeded::new(seed);
     let mut fleet = Fleet::start(points, seed).await;
+    fleet.settle("before anything is wanted urgently").await;
     let moving = fleet.move_demand(seed ^ 1);
     for point in 1..=points {
+        // So that some kills hit a preemption.
+        fleet.urge();
         tokio::time::sleep(millis(&mut chance, 300, 2500)).await;
         let victim = match chance.below(5) {
             0 | 1 => Victim::Shard,

@@ -34,7 +34,12 @@ pub(super) fn read(node: Node<'_>, clusters: &mut Ids) -> Result<(ClusterId, Vec
     Ok((cluster, needs))
 }
 
-fn rollup(node: Node<'_>, clusters: &mut Ids) -> Result<(ClusterId, Vec<Need>), Refused> {
+/// Reads a `ClusterCapacityNeeds`; `clusters` are the ids that may not come again. Rows with equal keys are kept apart,
+/// and their arrival is 0.
+///
+/// # Errors
+/// The first field that is unknown or breaks a rule.
+pub fn rollup(node: Node<'_>, clusters: &mut Ids) -> Result<(ClusterId, Vec<Need>), Refused> {
     let mut object = node.object()?;
     let cluster = object.take("clusterId", |node| {
         let text = node.text()?;

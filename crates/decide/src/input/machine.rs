@@ -15,7 +15,7 @@ use crate::json::{Ids, Node, Refused, shown};
 /// Reads `{"machine": ..., facts}`.
 pub(super) fn read(node: Node<'_>, ids: &mut Ids) -> Result<(Machine, Facts), Refused> {
     let mut entry = node.object()?;
-    let machine = entry.take("machine", |node| machine(node, ids));
+    let machine = entry.take("machine", |node| record(node, ids));
     let idle_since = entry.take("idleSinceUnixNanos", Node::int64);
     let created_for = entry.take("createdFor", |node| need_key(node, |_| Ok(())).map(|(key, ())| key));
     let excess_since = entry.take("excessSinceUnixNanos", Node::int64);
@@ -84,7 +84,11 @@ fn need_key<T>(
     Ok((NeedKey { cluster: ClusterId::trusted(cluster), fingerprint, group: Group::new(&group) }, more))
 }
 
-fn machine(node: Node<'_>, ids: &mut Ids) -> Result<Machine, Refused> {
+/// Reads a `Machine`; `ids` are those that may not come again.
+///
+/// # Errors
+/// The first field that is unknown or breaks a rule.
+pub fn record(node: Node<'_>, ids: &mut Ids) -> Result<Machine, Refused> {
     let mut object = node.object()?;
     let id = object.take("id", |node| {
         let text = node.text()?;

@@ -136,7 +136,8 @@ fn carry_out(
             pass.claim(*slot);
         }
     }
-    taken.reserved.extend(to.have);
+    taken.reserved.extend(&to.have);
+    outcome.reserved = to.have;
     victims.take(pass, &to.victims, taken);
     for slot in std::mem::take(&mut outcome.acquired) {
         pass.unclaim(slot);

@@ -89,6 +89,11 @@ impl Victims {
         Self { heaps }
     }
 
+    /// Starts anew, after machines that were taken no longer are.
+    pub(super) fn rewind(&mut self) {
+        self.heaps.iter_mut().for_each(|heap| heap.next = 0);
+    }
+
     /// Victims of a plain Need: those that the pass can find, be it enough or not.
     #[allow(clippy::too_many_arguments, reason = "a search names what it must respect")]
     pub(super) fn pick_plain(
@@ -96,14 +101,13 @@ impl Victims {
         pass: &Pass<'_>,
         row: &Row,
         outcome: &Outcome,
-        drains: &[Slot],
         deficit: Lanes,
         taken: &Taken,
         policy: &Policy,
     ) -> Pick {
         let spread = (!pass.matching.spread(row.profile).is_empty()).then(|| {
             let mut spread = Spread::of(pass, row, outcome.claimed());
-            drains.iter().for_each(|slot| spread.add(pass, pass.fleet.class(*slot), true));
+            outcome.drains.iter().for_each(|slot| spread.add(pass, pass.fleet.class(*slot), true));
             spread
         });
         self.pick(pass, row, None, spread, deficit, taken, policy)
@@ -207,16 +211,17 @@ impl Victims {
 
     /// Makes picked machines victims.
     pub(super) fn take(&self, pass: &Pass<'_>, slots: &[Slot], taken: &mut Taken) {
-        taken.victims.extend(slots.iter().map(|slot| (*slot, effective_priority(pass, *slot))));
+        let priority = |slot: &Slot| effective_priority(pass, *slot, pass.claiming_row(*slot));
+        taken.victims.extend(slots.iter().map(|slot| (*slot, priority(slot))));
     }
 }
 
-/// The stamped priority or, if higher, that of the Need that claims the machine.
-fn effective_priority(pass: &Pass<'_>, slot: Slot) -> i32 {
+/// The stamped priority or, if higher, that of the row that claims the machine.
+pub(crate) fn effective_priority(pass: &Pass<'_>, slot: Slot, claiming: Option<usize>) -> i32 {
     let stamped = match pass.fleet.place(pass.fleet.pool(slot)) {
         Place::Bound(binding) => binding.priority,
         _ => 0,
     };
-    let claiming = pass.claiming_row(slot).map(|row| pass.rows[row].need.profile.priority());
+    let claiming = claiming.map(|row| pass.rows[row].need.profile.priority());
     claiming.map_or(stamped, |claiming| claiming.max(stamped))
 }

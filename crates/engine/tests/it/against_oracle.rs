@@ -15,7 +15,11 @@ use crate::random::{Case, any_case};
 /// The answer that both give; panics if they differ.
 pub(crate) fn decide(world: &World) -> Outcome {
     let expected = bigfleet_oracle::decide(world);
-    assert_eq!(answer(&pass(&mut engine(world), world.now)), comparable(&expected), "engine (left) and oracle");
+    assert_eq!(
+        answer(&pass(&mut engine(world), world.now)),
+        comparable(&expected),
+        "engine (left) and oracle"
+    );
     expected
 }
 

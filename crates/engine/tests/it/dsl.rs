@@ -188,6 +188,23 @@ impl N {
         self
     }
 
+    /// Without `Same` and spread.
+    pub(crate) fn plain(mut self) -> Self {
+        self.requirements.retain(|requirement| requirement.operator != Operator::Same);
+        self.spread.clear();
+        self
+    }
+
+    pub(crate) fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    pub(crate) fn aggregate(mut self, aggregate: Resources) -> Self {
+        self.aggregate = aggregate;
+        self
+    }
+
     pub(crate) fn requires(mut self, key: &str, operator: Operator, values: &[&str]) -> Self {
         let values = values.iter().map(|value| (*value).into()).collect();
         self.requirements.push(Requirement { key: key.into(), operator, values });

@@ -9,6 +9,8 @@ mod against_oracle;
 mod cost_and_order;
 mod demand_table;
 mod dsl;
+mod explained;
+mod invariants;
 mod phase1;
 mod phase3;
 mod properties;

@@ -4,8 +4,8 @@ use bigfleet_engine::{Eligibility, Policy, UnmetReason};
 use bigfleet_types::{MachineState, WhenUnsatisfiable, keys};
 
 use crate::dsl::{
-    GPU, M, claimed, count, decide, demand, engine, gpu, gpu_need, gpus, lines, machine, need, secs, vector,
-    verdict,
+    GPU, M, claimed, count, decide, demand, engine, gpu, gpu_need, gpus, lines, machine, need, pass, secs,
+    vector, verdict,
 };
 use crate::world::World;
 

@@ -55,6 +55,8 @@ pub(crate) struct Model {
     due: BTreeMap<MachineId, (UnixNanos, MachineState)>,
     /// How long a transition takes; `None`: it is done at once.
     pub(crate) dwell: Option<Duration>,
+    /// How long a Create takes, if not as long as the others.
+    pub(crate) create_dwell: Option<Duration>,
     /// Faults of the next calls on one machine.
     pub(crate) faults: BTreeMap<(MachineId, Op), VecDeque<Fault>>,
     /// A fault of every call of a kind.
@@ -63,6 +65,8 @@ pub(crate) struct Model {
     operations: u64,
     /// Every lifecycle call, accepted or not.
     pub(crate) calls: Vec<(MachineId, Op)>,
+    /// The drains among them, with the grace that each was given.
+    pub(crate) drains: Vec<(MachineId, Duration)>,
 }
 
 pub(crate) fn cluster(name: &str) -> ClusterId {
@@ -212,6 +216,9 @@ impl Model {
     ) -> Result<Acknowledged, CallError> {
         let op = Op::of(mutation);
         self.calls.push((machine.clone(), op));
+        if let Mutation::Drain { grace } = mutation {
+            self.drains.push((machine.clone(), *grace));
+        }
         let fault = self
             .faults
             .get_mut(&(machine.clone(), op))
@@ -236,7 +243,8 @@ impl Model {
             self.operations += 1;
             self.arrive(machine, during);
             let to = if matches!(fault, Some(Fault::Fail)) { MachineState::Failed } else { target };
-            match (self.dwell, &fault) {
+            let create = if op == Op::Create { self.create_dwell } else { None };
+            match (create.or(self.dwell), &fault) {
                 (_, Some(Fault::Hang)) => {}
                 (None, _) => self.arrive(machine, to),
                 (Some(dwell), _) => {

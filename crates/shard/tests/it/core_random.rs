@@ -10,9 +10,9 @@ use bigfleet_types::{CapacityType, MachineState};
 use crate::core_model::{Fault, Model, Op, ambiguous, cluster, gpu, need, priced};
 use crate::core_world::{Blobs, Lists, World, config};
 
-const CLUSTERS: [&str; 3] = ["a", "b", "c"];
+pub(crate) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
-fn fleet() -> Model {
+pub(crate) fn fleet() -> Model {
     let mut machines: Vec<_> = (0..12).map(|n| gpu(&format!("m{n:02}"), MachineState::Idle)).collect();
     let slot =
         |n| priced(gpu(&format!("s{n:02}"), MachineState::Speculative), CapacityType::OnDemand, 1.0, 0.0);
@@ -33,7 +33,7 @@ fn fault(chance: &mut Seeded) -> Fault {
     }
 }
 
-fn disturb(world: &mut World, chance: &mut Seeded) {
+pub(crate) fn disturb(world: &mut World, chance: &mut Seeded) {
     let name = CLUSTERS[usize::try_from(chance.below(3)).unwrap()];
     match chance.below(12) {
         0..=3 => {
@@ -70,7 +70,7 @@ fn disturb(world: &mut World, chance: &mut Seeded) {
     world.run(Duration::from_millis(chance.below(15_000)));
 }
 
-fn calm(world: &mut World) {
+pub(crate) fn calm(world: &mut World) {
     world.chaos = None;
     world.lists = Lists::Truth;
     world.gets_fail = false;

@@ -68,6 +68,8 @@ pub(crate) struct World {
     sequence: u64,
     /// Lifecycle calls on their way, by machine: never more than one.
     open: BTreeMap<MachineId, CallId>,
+    /// As of the last look.
+    states: BTreeMap<MachineId, MachineState>,
 }
 
 pub(crate) fn start() -> UnixNanos {
@@ -113,6 +115,7 @@ impl World {
             later: BTreeMap::new(),
             sequence: 0,
             open: BTreeMap::new(),
+            states: BTreeMap::new(),
         }
     }
 
@@ -188,6 +191,7 @@ impl World {
                 self.deliver(input);
             }
             self.core.poll(self.now);
+            self.follow();
             let outputs: Vec<Output> = self.core.drain_outputs().collect();
             if outputs.is_empty() {
                 break;
@@ -204,6 +208,24 @@ impl World {
             self.open.retain(|_, open| open != call);
         }
         self.core.handle(self.now, input);
+        self.follow();
+    }
+
+    /// Looks at every change of state since the last look (I3): it is an edge that may be commanded, a step back from
+    /// one that was not accepted, or what the provider has meanwhile.
+    fn follow(&mut self) {
+        let states: BTreeMap<MachineId, MachineState> =
+            self.core.machines().map(|machine| (machine.id.clone(), machine.state)).collect();
+        let lists_are_true = matches!(self.lists, Lists::Truth | Lists::Fail) && self.chaos.is_none();
+        for (machine, to) in states.iter().filter(|_| lists_are_true) {
+            let Some(from) = self.states.get(machine).filter(|from| *from != to) else { continue };
+            let has = self.model.machines.get(machine).map(|machine| machine.state);
+            let edge = |from: MachineState| from.command(*to).is_ok() || from.origin() == Some(*to);
+            // One event may end a transition and begin the next.
+            let legal = has == Some(*to) || edge(*from) || has.is_some_and(edge);
+            assert!(legal, "{machine} went from {from} to {to}; the provider has it {has:?}");
+        }
+        self.states = states;
     }
 
     fn answer(&mut self, input: Input) {

@@ -1,6 +1,7 @@
 //! Penalty buckets and the cost formula: worked examples 3, 4 and 12.
 
 use bigfleet_types::{EffectiveCost, NanoDollars, PenaltyBucket, Probability, Quantity, StampedPenalty};
+use proptest::prelude::*;
 
 fn bucket(dollars: &str) -> u8 {
     PenaltyBucket::from_dollars(Quantity::parse(dollars).unwrap()).number()
@@ -103,4 +104,29 @@ fn stamped_penalties_are_the_upper_bounds() {
     assert_eq!(stamp(16), StampedPenalty::Finite(NanoDollars::from_nano(8_192_000_000_000)));
     assert_eq!(stamp(27), StampedPenalty::Infinite);
     assert!(stamp(26) < stamp(27));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// I22: a bucket's bound is the smallest that is no less than the amount, a fraction of a cent counts, and more
+    /// dollars never make a lower bucket.
+    #[test]
+    fn i22_a_bucket_is_the_least_bound(a in any_dollars(), b in any_dollars()) {
+        let amount = |nano: u64| Quantity::parse(&format!("{nano}n")).unwrap();
+        let (first, second) = (PenaltyBucket::from_dollars(amount(a)), PenaltyBucket::from_dollars(amount(b)));
+        prop_assert!(a > b || first <= second);
+        prop_assert!(a < b || first >= second);
+        let bound = |bucket: PenaltyBucket| bucket.half_dollars().map(|halves| u64::try_from(halves).unwrap() * 500_000_000);
+        prop_assert!(bound(first).is_none_or(|bound| a <= bound));
+        if let Some(below) = PenaltyBucket::all().take_while(|bucket| *bucket < first).last() {
+            prop_assert!(bound(below).unwrap() < a, "${} would have done", below);
+        }
+    }
+}
+
+/// Nano-dollars up to $20 million, often at a bound or beside it.
+fn any_dollars() -> impl Strategy<Value = u64> {
+    let bounds = (0..24u32, -1..=1i64).prop_map(|(k, off)| (500_000_000u64 << k).saturating_add_signed(off));
+    prop_oneof![bounds, 0..20_000_000_000_000_000u64, 0..3_000_000_000u64, Just(0)]
 }

@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// One kind of workload: which machines it takes and how its size moves. Every machine has 4 cores and every type serves
-/// one workload only, so that demand says exactly how many machines of a type a cluster needs.
+/// one workload only, so that demand says exactly how many machines of a type a cluster needs; one type is fought over by
+/// two clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Workload {
     /// Comes and goes on owned machines, two pods on each.
@@ -20,16 +21,41 @@ pub(super) enum Workload {
     Growing,
     /// Comes and goes on spot machines, one pod on each.
     Bursting,
+    /// Would take every contested machine, has them all at first, and gives way; in one cluster.
+    Yielding,
+    /// Only ever grows, in another cluster, and matters more: every machine of it was preempted.
+    Urgent,
 }
 
+/// The priorities of those two: far enough apart for the shortest grace.
+pub(super) const YIELDING_PRIORITY: i32 = 100;
+const URGENT_PRIORITY: i32 = 1_000_000;
+
 impl Workload {
-    pub(super) const ALL: [Self; 3] = [Self::Moving, Self::Growing, Self::Bursting];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Moving, Self::Growing, Self::Bursting, Self::Yielding, Self::Urgent];
+
+    /// The only cluster in which it is, if there is only one.
+    pub(super) fn home(self) -> Option<&'static str> {
+        match self {
+            Self::Yielding => Some("east"),
+            Self::Urgent => Some("west"),
+            Self::Moving | Self::Growing | Self::Bursting => None,
+        }
+    }
+
+    /// The workloads of a cluster.
+    pub(super) fn of(cluster: &str) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |workload| workload.home().is_none_or(|home| home == cluster))
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Moving => "moving",
             Self::Growing => "growing",
             Self::Bursting => "bursting",
+            Self::Yielding => "yielding",
+            Self::Urgent => "urgent",
         }
     }
 
@@ -38,6 +64,7 @@ impl Workload {
             Self::Moving => "metal.large",
             Self::Growing => "ondemand.large",
             Self::Bursting => "spot.large",
+            Self::Yielding | Self::Urgent => "contested.large",
         }
     }
 
@@ -45,7 +72,7 @@ impl Workload {
     fn most(self) -> u64 {
         match self {
             Self::Moving => 12,
-            Self::Growing => u64::MAX,
+            Self::Growing | Self::Yielding | Self::Urgent => u64::MAX,
             Self::Bursting => 3,
         }
     }
@@ -54,12 +81,17 @@ impl Workload {
     pub(super) fn machines(self, pods: u32) -> u32 {
         match self {
             Self::Moving => pods.div_ceil(2),
-            Self::Growing | Self::Bursting => pods,
+            Self::Growing | Self::Bursting | Self::Yielding | Self::Urgent => pods,
         }
     }
 
     pub(super) fn deployment(self, replicas: u32) -> Deployment {
         let cpu = if self == Self::Moving { "2" } else { "4" };
+        let priority = match self {
+            Self::Yielding => YIELDING_PRIORITY,
+            Self::Urgent => URGENT_PRIORITY,
+            Self::Moving | Self::Growing | Self::Bursting => 0,
+        };
         let type_key = bigfleet_types::keys::INSTANCE_TYPE.to_owned();
         Deployment {
             namespace: "default".into(),
@@ -67,6 +99,7 @@ impl Workload {
             replicas,
             pod: PodSpec {
                 requests: BTreeMap::from([("cpu".into(), cpu.into())]),
+                priority,
                 requirements: vec![(type_key, "In".into(), vec![self.instance_type().into()])],
                 shutdown: Duration::from_millis(100),
                 ..PodSpec::default()

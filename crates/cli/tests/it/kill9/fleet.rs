@@ -1,17 +1,17 @@
-//! The two programs, the world around them, and what the fleet has to come to.
+//! The programs and the world around them together, and what the fleet has to come to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bigfleet_operator::core::Order;
-use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase};
-use bigfleet_proto::v1alpha1::{Machine, MachineState};
+use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase, PodView};
+use bigfleet_proto::v1alpha1::{Machine, MachineState, NeedView};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
-use super::demand::{Demand, Moving, Workload};
+use super::demand::{Demand, Moving, Workload, YIELDING_PRIORITY};
 use super::ledger::Ledger;
+use super::programs::{catalogue, contested, local, start_provider, start_shard};
 use super::world::{Cluster, World};
 use crate::peers::{machines, needs};
 use crate::process::{Program, lasting_port};
@@ -64,27 +64,8 @@ pub(super) struct Fleet {
     ledger: Ledger,
 }
 
-fn local(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
-}
-
-/// Machines for so many kills: each may break what is Configuring just then.
-fn catalogue(points: u64) -> String {
-    let class = |workload: Workload, count, idle, capacity, price, chance| {
-        format!(
-            "- {{name: {}, count: {count}, idle: {idle}, instance_type: {}, zones: [a, b], capacity_type: {capacity}, \
-             price_per_hour: {price}, interruption_probability: {chance}, resources: {{cpu: '4'}}}}\n",
-            workload.name(),
-            workload.instance_type(),
-        )
-    };
-    class(Workload::Moving, 40 + 8 * points, true, "bare-metal", 0.0, 0.0)
-        + &class(Workload::Growing, 60 + 12 * points, false, "on-demand", 1.0, 0.05)
-        + &class(Workload::Bursting, 40 + 6 * points, false, "spot", 0.3, 0.2)
-}
-
 impl Fleet {
-    /// Starts everything; nothing is wanted yet.
+    /// Starts everything; nothing is wanted yet but all contested machines, by whom gives way.
     pub(super) async fn start(points: u64, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("catalogue.yaml"), catalogue(points)).unwrap();
@@ -93,6 +74,9 @@ impl Fleet {
         let provider = start_provider(&folder, ports, &world);
         let shard = start_shard(&folder, ports);
         let demand = Demand::default();
+        let east = world.clusters.iter().find(|c| Some(c.memory.id().as_str()) == Workload::Yielding.home());
+        let pods = u32::try_from(contested(points)).unwrap();
+        demand.set(&east.unwrap().memory, Workload::Yielding, pods);
         let ledger = Ledger::start(local(ports.1), demand.clone());
         Self { folder, seed, ports, shard, provider, provider_kills: 0, world, demand, ledger }
     }
@@ -100,6 +84,13 @@ impl Fleet {
     pub(super) fn move_demand(&self, seed: u64) -> Moving {
         let clusters = self.world.clusters.iter().map(|cluster| cluster.memory.clone()).collect();
         Moving::start(clusters, self.demand.clone(), seed)
+    }
+
+    /// One more pod is wanted urgently; no machine is free for it.
+    pub(super) fn urge(&self) {
+        let west =
+            self.world.clusters.iter().find(|c| Some(c.memory.id().as_str()) == Workload::Urgent.home());
+        self.demand.set(&west.unwrap().memory, Workload::Urgent, self.demand.total(Workload::Urgent) + 1);
     }
 
     pub(super) fn kill(&mut self, victim: Victim) {
@@ -129,10 +120,11 @@ impl Fleet {
     pub(super) fn summary(&self) -> String {
         let pods = |workload| self.demand.total(workload);
         format!(
-            "pods wanted: {} moving, {} growing, {} bursting; machines {}",
+            "pods wanted: {} moving, {} growing, {} bursting, {} urgent; machines {}",
             pods(Workload::Moving),
             pods(Workload::Growing),
             pods(Workload::Bursting),
+            pods(Workload::Urgent),
             self.ledger.latest()
         )
     }
@@ -190,7 +182,11 @@ impl Fleet {
                         views.len()
                     ));
                 }
-                for view in views.iter().filter(|view| !view.satisfied) {
+                // Whoever gives way goes short, and that is all right.
+                let yields = |view: &NeedView| {
+                    view.need.as_ref().is_some_and(|need| need.priority == YIELDING_PRIORITY)
+                };
+                for view in views.iter().filter(|view| !view.satisfied && !yields(view)) {
                     found.push(format!("a Need of {} is not satisfied: {view:?}", view.cluster_id));
                 }
             }
@@ -203,9 +199,12 @@ impl Fleet {
         let id = cluster.memory.id().as_str();
         let view = cluster.memory.view();
         let mut rows = 0;
-        for workload in Workload::ALL {
-            let wanted = self.demand.get(id, workload);
+        for workload in Workload::of(id) {
+            let mut wanted = self.demand.get(id, workload);
             rows += usize::from(wanted > 0);
+            if workload == Workload::Yielding {
+                wanted = wanted.min(self.left_for_yielding(machines));
+            }
             let running = view
                 .pods
                 .iter()
@@ -228,7 +227,8 @@ impl Fleet {
                 ));
             }
         }
-        for pod in view.pods.iter().filter(|pod| pod.phase != PodPhase::Running) {
+        let waits = |pod: &PodView| pod.deployment == Workload::Yielding.name() && pod.node.is_none();
+        for pod in view.pods.iter().filter(|pod| pod.phase != PodPhase::Running && !waits(pod)) {
             found.push(format!("{id}: pod {} is {:?} on {:?}", pod.name, pod.phase, pod.node));
         }
         for node in &view.nodes {
@@ -248,6 +248,15 @@ impl Fleet {
             }
         }
         rows
+    }
+
+    /// How many contested machines nobody wants more urgently.
+    fn left_for_yielding(&self, machines: &[Machine]) -> u32 {
+        let sound = |m: &&Machine| {
+            m.instance_type == Workload::Yielding.instance_type() && m.state() != MachineState::Failed
+        };
+        let sound = u32::try_from(machines.iter().filter(sound).count()).unwrap();
+        sound.saturating_sub(self.demand.total(Workload::Urgent))
     }
 
     /// What may not have happened on the way here. Panics with everything that did.
@@ -292,7 +301,8 @@ impl Fleet {
         for line in audit.lines() {
             // The kill may have cut a line short.
             let record: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
-            if record["kind"] == "Reclaim" && record["cluster"] == cluster.memory.id().as_str() {
+            let drains = record["kind"] == "Reclaim" || record["kind"] == "Preempt";
+            if drains && record["cluster"] == cluster.memory.id().as_str() {
                 nodes.insert(format!("node-{}", record["machine"].as_str().unwrap_or_default()));
             }
         }
@@ -388,47 +398,17 @@ fn wrongful(end: &Disruption, ordered: &BTreeSet<String>) -> Option<&'static str
         // A node notes the instruction that its drain follows, and no Node object outlives a machine's life.
         (DisruptionReason::Evicted, Order::Instruction(_)) if ordered.contains(&end.node) => None,
         (DisruptionReason::Evicted, Order::Instruction(_)) => {
-            Some("was evicted although no Reclaim asked for it")
+            Some("was evicted although no instruction asked for it")
+        }
+        // A Preempt does not wait for an operator that is away; it hears of the drain by the machine's state.
+        (DisruptionReason::Evicted, Order::Unasked)
+            if end.name.starts_with(&format!("default/{}-", Workload::Yielding.name())) =>
+        {
+            None
         }
         (DisruptionReason::Evicted, Order::Unasked) => Some("was evicted in a drain without an instruction"),
         (DisruptionReason::Evicted, Order::None) => Some("was evicted although its node was not drained"),
         (DisruptionReason::Deleted, _) => Some("was deleted without grace"),
         (DisruptionReason::NodeLost, _) => Some("was lost with its node"),
     }
-}
-
-fn start_provider(folder: &TempDir, (_, port): (u16, u16), world: &World) -> Program {
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let args = [
-        "provider",
-        "fakecloud",
-        &format!("--addr=127.0.0.1:{port}"),
-        "--metrics-addr=0",
-        &format!("--state={}", path("provider")),
-        &format!("--archetypes={}", path("catalogue.yaml")),
-        "--create-latency=2s",
-        "--boot-command",
-        &world.boot_command,
-    ];
-    let mut program = Program::start(&args, &folder.path().join("provider.log"));
-    block_in_place(|| program.ready("provider"));
-    program
-}
-
-fn start_shard(folder: &TempDir, (port, provider): (u16, u16)) -> Program {
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let args = [
-        "shard",
-        &format!("--listen=127.0.0.1:{port}"),
-        "--metrics-addr=0",
-        &format!("--provider-addr=127.0.0.1:{provider}"),
-        &format!("--data-dir={}", path("shard")),
-        &format!("--audit-log={}", path("audit.jsonl")),
-        "--reclaim-after=1s",
-        "--reclaim-cap-fraction=0",
-        "--cycle-interval=1s",
-    ];
-    let mut program = Program::start(&args, &folder.path().join("shard.log"));
-    block_in_place(|| program.ready("shard"));
-    program
 }

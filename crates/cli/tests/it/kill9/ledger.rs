@@ -22,6 +22,8 @@ struct Book {
     wrongs: BTreeSet<String>,
     /// Whether there ever were more of them than pods.
     beyond: bool,
+    /// Whether ever more contested machines were taken than are wanted urgently.
+    taken_beyond: bool,
     latest: BTreeMap<&'static str, usize>,
 }
 
@@ -39,8 +41,9 @@ impl Ledger {
             loop {
                 if let Some(machines) = machines(provider).await {
                     // Read after the List: this demand only grows, so that a purchase beyond it was one too many.
-                    let wanted = demand.total(Workload::Growing);
-                    writer.lock().unwrap().note(&machines, wanted);
+                    let mut book = writer.lock().unwrap();
+                    book.note(&machines, demand.total(Workload::Growing));
+                    book.note_contested(&machines, demand.total(Workload::Urgent));
                 }
                 tokio::time::sleep(LOOK).await;
             }
@@ -88,6 +91,27 @@ impl Book {
             // Once: the machine stays, and so would the complaint.
             self.beyond = true;
             self.wrongs.insert(format!("{} machines were there for {wanted} pods: {useful:?}", useful.len()));
+        }
+    }
+
+    /// Machines that drain for whom they are wanted urgently, or serve it already: never more than it wants, or one was
+    /// preempted twice over. And what serves it is not taken away again.
+    fn note_contested(&mut self, machines: &[Machine], wanted: u32) {
+        let mut taken = Vec::new();
+        for machine in machines.iter().filter(|m| m.instance_type == Workload::Urgent.instance_type()) {
+            let (state, urgent) =
+                (machine.state(), Some(machine.cluster.as_str()) == Workload::Urgent.home());
+            if urgent && state == MachineState::Draining {
+                self.wrongs.insert(format!("{} was taken from whom it had been freed for", machine.id));
+            }
+            let serves = matches!(state, MachineState::Configuring | MachineState::Configured);
+            if state == MachineState::Draining || (urgent && serves) {
+                taken.push(format!("{} {} for {}", machine.id, state.as_str_name(), machine.cluster));
+            }
+        }
+        if u32::try_from(taken.len()).unwrap() > wanted && !self.taken_beyond {
+            self.taken_beyond = true;
+            self.wrongs.insert(format!("{} machines were taken for {wanted} pods: {taken:?}", taken.len()));
         }
     }
 }

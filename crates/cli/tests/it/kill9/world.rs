@@ -72,7 +72,7 @@ impl World {
             let id = ClusterId::parse(name).unwrap();
             let config = memory::Config { seed: seed + n, ..memory::Config::default() };
             let memory = MemoryCluster::start(id.clone(), config, clock.clone(), stop.clone());
-            for workload in Workload::ALL {
+            for workload in Workload::of(name) {
                 memory.apply_deployment(workload.deployment(0)).unwrap();
             }
             let template = Template::parse(memory::blob::TEMPLATE).unwrap();

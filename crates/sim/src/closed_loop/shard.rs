@@ -1,0 +1,102 @@
+//! The production shard: its control core, fed and carried out by hand, one cycle at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigfleet_proto::v1alpha1::shard_message::Payload;
+use bigfleet_shard::control::Control;
+use bigfleet_shard::io::{Blob, Input, Output, Published, SessionId};
+use bigfleet_shard::metrics::Metrics;
+use bigfleet_types::chance::Seeded;
+use bigfleet_types::{ClusterId, Need, UnixNanos};
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+
+use super::draw;
+use super::knobs::Knobs;
+use super::provider::Provider;
+
+/// A shard, and operators that always deliver.
+pub(super) struct Shard {
+    pub(super) core: Control,
+    sessions: BTreeMap<ClusterId, SessionId>,
+    order: Seeded,
+    pub(super) published: Option<Arc<Published>>,
+}
+
+impl Shard {
+    pub(super) fn new(knobs: &Knobs) -> Self {
+        let metrics = Metrics::register(&mut Registry::default());
+        Self {
+            core: Control::new(knobs.config(), Box::new(Seeded::new(knobs.seed)), metrics),
+            sessions: BTreeMap::new(),
+            order: Seeded::new(knobs.order),
+            published: None,
+        }
+    }
+
+    pub(super) fn connect(&mut self, now: UnixNanos, cluster: &ClusterId) {
+        let session = SessionId(u64::try_from(self.sessions.len()).unwrap_or(u64::MAX) + 1);
+        self.sessions.insert(cluster.clone(), session);
+        self.core.handle(now, Input::SessionOpened { session, cluster: cluster.clone() });
+    }
+
+    pub(super) fn rollup(&mut self, now: UnixNanos, cluster: &ClusterId, rows: Vec<Need>) {
+        if let Some(session) = self.sessions.get(cluster) {
+            let rows = Ok(rows);
+            self.core.handle(now, Input::Rollup { session: *session, timestamp_unix_nanos: now.0, rows });
+        }
+    }
+
+    /// Lets the core do what is due, and carries it out until it wants nothing more at this time. What it asks for at
+    /// the same time is answered in random order.
+    pub(super) fn settle(&mut self, now: UnixNanos, provider: &mut Provider) {
+        loop {
+            self.core.poll(now);
+            let mut outputs: Vec<Output> = self.core.drain_outputs().collect();
+            if outputs.is_empty() {
+                return;
+            }
+            draw::shuffle(&mut outputs, &mut self.order);
+            for output in outputs {
+                if let Some(input) = self.answer(output, provider) {
+                    self.core.handle(now, input);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, output: Output, provider: &mut Provider) -> Option<Input> {
+        match output {
+            Output::List { call } => {
+                let mut records = provider.list();
+                draw::shuffle(&mut records, &mut self.order);
+                Some(Input::Listed { call, result: Ok(records) })
+            }
+            Output::Get { call, machine } => Some(Input::Got { call, result: provider.get(&machine) }),
+            Output::Mutate { call, machine, mutation } => {
+                Some(Input::Acked { call, result: provider.mutate(&machine, &mutation) })
+            }
+            Output::Send { session, message, .. } => match message.payload? {
+                Payload::BootstrapRequest(request) => Some(Input::Blob {
+                    session,
+                    request_id: request.request_id,
+                    answer: Ok(Blob {
+                        user_data: Bytes::from_static(b"blob"),
+                        ttl: Duration::from_secs(3600),
+                    }),
+                }),
+                Payload::ReclaimInstruction(instruction) => {
+                    Some(Input::ReclaimAcked { session, instruction_id: instruction.instruction_id })
+                }
+                _ => None,
+            },
+            Output::Publish(published) => {
+                self.published = Some(published);
+                None
+            }
+            Output::Close { .. } | Output::Audit(_) | Output::CheckEpoch => None,
+        }
+    }
+}
