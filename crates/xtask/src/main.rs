@@ -1,5 +1,6 @@
 //! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
 
+mod bench;
 mod e2e;
 mod guards;
 mod kill9;
@@ -50,6 +51,9 @@ enum Command {
         #[arg(long, default_value_t = 100_000)]
         cases: u32,
     },
+    /// Measures BigFleet on this machine, with release builds.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// BigFleet on a real Kubernetes, on loopback: builds etcd, kube-apiserver and the rest once (needs Go), starts them,
     /// and takes our programs through a story with checks.
     E2e(e2e::Options),
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Licenses => licenses::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
         Command::Properties { cases } => properties::run(cases),
+        Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
         Command::E2eBoot { folder } => e2e::boot::run(&folder),
     };
