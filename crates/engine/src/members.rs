@@ -51,7 +51,6 @@ impl Pool {
 /// What a list of pools has in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Listing {
-    Idle,
     Draining,
     CreatingForAnyone,
     Bound(ClusterIx),
@@ -64,8 +63,7 @@ impl Listing {
     /// The lists that a pool is in.
     fn of(place: Place) -> [Option<Self>; 2] {
         match place {
-            Place::Speculative => [None, None],
-            Place::Idle | Place::Held => [Some(Self::Idle), None],
+            Place::Idle | Place::Held | Place::Speculative => [None, None],
             Place::Bound(b) => [Some(Self::Bound(b.cluster)), Some(Self::OwnBound(b.cluster, b.stamp))],
             Place::CreatingFor { cluster, stamp, .. } => {
                 [Some(Self::Creating(cluster)), Some(Self::OwnCreating(cluster, stamp))]
@@ -133,11 +131,6 @@ impl Pools {
     /// The pools that drain for a preemption, or for a reason that nobody knows.
     pub(crate) fn draining(&self) -> &[PoolIx] {
         self.list(Listing::Draining)
-    }
-
-    /// The pools of Idle machines, be they for the taking or not.
-    pub(crate) fn idle(&self) -> &[PoolIx] {
-        self.list(Listing::Idle)
     }
 
     /// The pools that are created for nobody known.
