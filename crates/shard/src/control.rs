@@ -19,6 +19,7 @@ mod flight;
 mod guard;
 mod hints;
 mod inventory;
+mod laps;
 mod ledger;
 mod notes;
 mod notify;

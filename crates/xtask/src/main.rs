@@ -5,9 +5,11 @@ mod e2e;
 mod guards;
 mod kill9;
 mod licenses;
+mod mutants;
 mod properties;
 mod schema;
 mod test;
+mod traces;
 mod workspace;
 
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ enum Command {
     },
     /// Checks licences, banned crates and sources of everything that is linked in (needs cargo-deny).
     Licenses,
+    /// Writes the golden traces of the simulator and the shard anew, for a person to review with `git diff`.
+    Traces,
     /// Kills the shard and the provider at random points while demand moves, and looks at what becomes of the fleet.
     Kill9 {
         /// How many points.
@@ -44,6 +48,16 @@ enum Command {
         /// Repeats the choices of the run that printed this seed.
         #[arg(long)]
         seed: Option<u64>,
+    },
+    /// Changes the phases of the engine in many small ways, one at a time, and sees whether a test notices (needs
+    /// cargo-mutants).
+    Mutants {
+        /// How many changes.
+        #[arg(long, default_value_t = 200)]
+        sample: usize,
+        /// Which ones.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Checks the invariants of decisions on many random worlds; the test command takes 256 of each.
     Properties {
@@ -71,7 +85,9 @@ fn main() -> ExitCode {
         Command::Guards => guards::run(),
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
+        Command::Traces => traces::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
+        Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases } => properties::run(cases),
         Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
