@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bigfleet_engine::{Decisions, Engine, Event, Policy};
+use bigfleet_types::MachineId;
 
 use crate::input::Input;
 use crate::report::{
@@ -23,10 +24,10 @@ pub fn decide(input: &Input) -> Report {
         engine.apply(Event::Heard(cluster.clone()));
     }
     let decisions = engine.decide(input.now);
-    Report::new(input, answer(decisions))
+    Report::new(input, answer(decisions, engine.claimed().collect()))
 }
 
-fn answer(decisions: Decisions) -> Answer {
+fn answer(decisions: Decisions, claimed: Vec<MachineId>) -> Answer {
     let actions = decisions.actions.into_iter().map(|action| Decided {
         kind: action.kind,
         machine: action.machine,
@@ -58,18 +59,13 @@ fn answer(decisions: Decisions) -> Answer {
         deficit: shortfall.deficit,
         preempted: shortfall.preempted,
     });
-    Answer {
-        actions: actions.collect(),
-        needs: needs.collect(),
-        shortfalls: shortfalls.collect(),
-        claimed: decisions.claimed,
-    }
+    Answer { actions: actions.collect(), needs: needs.collect(), shortfalls: shortfalls.collect(), claimed }
 }
 
-fn members(gangs: &[bigfleet_engine::GangVerdict]) -> Vec<MemberVerdict> {
-    let member = |gang: &bigfleet_engine::GangVerdict| MemberVerdict {
+fn members(gangs: &bigfleet_engine::Gangs) -> Vec<MemberVerdict> {
+    let member = |gang: bigfleet_engine::GangVerdict| MemberVerdict {
         fingerprint: gang.key.fingerprint,
-        group: gang.key.group.clone(),
+        group: gang.key.group,
         satisfied: gang.satisfied,
     };
     gangs.iter().map(member).collect()
