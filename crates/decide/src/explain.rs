@@ -54,8 +54,8 @@ pub fn explain(input: &Input, about: &str) -> Result<String, NotThere> {
     let Some(cluster) = &question.cluster else { return Ok(String::new()) };
     if let (Some(asked), true) = (&question.fingerprint, explanation.needs.is_empty()) {
         let of_cluster = decisions.verdicts.iter().flat_map(|verdict| {
-            let gangs = verdict.gangs.iter().map(|gang| &gang.key);
-            gangs.chain([&verdict.key]).filter(|key| key.cluster == *cluster)
+            let gangs = verdict.gangs.iter().map(|gang| gang.key);
+            gangs.chain([verdict.key.clone()]).filter(|key| key.cluster == *cluster)
         });
         let known: BTreeSet<String> = of_cluster.map(|key| key.fingerprint.to_string()).collect();
         let (cluster, asked) = (cluster.clone(), asked.clone());
@@ -104,7 +104,7 @@ fn page(
     explanation: &Explanation,
 ) -> String {
     let deferred: BTreeSet<u64> =
-        Report::new(input, decisions.clone()).deferred.iter().map(|action| action.seq).collect();
+        Report::new(input, decisions.clone(), Vec::new()).deferred.iter().map(|action| action.seq).collect();
     let mut of_needs: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut of_cluster = Vec::new();
     let positions: BTreeMap<_, _> =

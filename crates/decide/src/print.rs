@@ -71,7 +71,7 @@ struct NeedView<'a> {
     key: KeyView<'a>,
     priority: i32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    members: Vec<MemberView<'a>>,
+    members: Vec<MemberView>,
     satisfied: bool,
     residual: Amounts,
     claimed: u32,
@@ -88,9 +88,9 @@ struct NeedView<'a> {
 }
 
 #[derive(Serialize)]
-struct MemberView<'a> {
+struct MemberView {
     fingerprint: String,
-    group: &'a str,
+    group: String,
     satisfied: bool,
 }
 
@@ -158,7 +158,7 @@ fn key(key: &NeedKey) -> KeyView<'_> {
 fn need(verdict: &Verdict) -> NeedView<'_> {
     let members = verdict.gangs.iter().map(|member| MemberView {
         fingerprint: member.key.fingerprint.to_string(),
-        group: member.key.group.as_str(),
+        group: member.key.group.as_str().to_owned(),
         satisfied: member.satisfied,
     });
     NeedView {

@@ -39,8 +39,9 @@ pub struct Report {
 
 impl Report {
     /// The report on what was decided about `input`, which says what the reclaim cap is and how large clusters are.
+    /// `claimed`: every machine that some Need claims, sorted.
     #[must_use]
-    pub fn new(input: &Input, decisions: Decisions) -> Self {
+    pub fn new(input: &Input, decisions: Decisions, claimed: Vec<MachineId>) -> Self {
         let numbered = (0..).zip(decisions.actions).map(|(seq, decided)| Action { seq, decided }).collect();
         let (mut actions, mut deferred) = cap::apply(input, numbered);
         for list in [&mut actions, &mut deferred] {
@@ -51,7 +52,7 @@ impl Report {
             deferred,
             needs: decisions.verdicts,
             shortfalls: decisions.shortfalls,
-            claimed_machine_ids: decisions.claimed,
+            claimed_machine_ids: claimed,
         }
     }
 }

@@ -10,7 +10,9 @@ use crate::report::Report;
 /// Runs the engine on the content of a file, once.
 #[must_use]
 pub fn decide(input: &Input) -> Report {
-    Report::new(input, engine(input).decide(input.now))
+    let mut engine = engine(input);
+    let decisions = engine.decide(input.now);
+    Report::new(input, decisions, engine.claimed().collect())
 }
 
 /// An engine that knows all of a file.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use bigfleet_types::{CapacityType, Machine, NanoDollars, Probability, keys};
+use bigfleet_types::{CapacityType, NanoDollars, Probability, keys};
 use smallvec::SmallVec;
 
 use crate::intern::{KeyIx, Map, Symbols, ValueIx, index};
 use crate::lanes::Lanes;
+use crate::shape::Shape;
 
 index! {
     /// A class.
@@ -33,24 +34,25 @@ pub(crate) struct Traits {
 }
 
 impl Traits {
-    fn of(machine: &Machine, symbols: &mut Symbols) -> Self {
+    /// `host` is the hostname as the classes see it.
+    fn of(shape: &Shape, host: ValueIx, symbols: &mut Symbols) -> Self {
         let attributes = (0..symbols.mentioned_keys().len())
             .map(|position| {
                 let key = symbols.mentioned_keys()[position].clone();
-                match machine.attribute(&key) {
+                match shape.attribute(&key) {
+                    _ if &*key == keys::HOSTNAME => host,
                     None => ValueIx::ABSENT,
-                    Some(host) if &*key == keys::HOSTNAME => symbols.host(host),
                     Some(value) => symbols.value(value),
                 }
             })
             .collect();
         Self {
-            instance_type: symbols.value(&machine.instance_type),
-            zone: symbols.value(&machine.zone),
-            capacity_type: machine.capacity_type,
-            capacity: symbols.dimensions.lanes(machine.capacity()),
-            price: machine.price,
-            probability: machine.interruption_probability,
+            instance_type: symbols.value(&shape.instance_type),
+            zone: symbols.value(&shape.zone),
+            capacity_type: shape.capacity_type,
+            capacity: symbols.dimensions.lanes(&shape.capacity),
+            price: shape.price,
+            probability: shape.probability,
             attributes,
         }
     }
@@ -81,22 +83,30 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// The class of a machine, with one more member.
-    pub(crate) fn join(&mut self, machine: &Machine, symbols: &mut Symbols) -> ClassIx {
-        let traits = Traits::of(machine, symbols);
-        let ix = match self.by_traits.get(&traits) {
-            Some(ix) => *ix,
-            None => {
-                let (ix, traits) = (ClassIx::new(self.all.len()), Arc::new(traits));
-                self.by_traits.insert(traits.clone(), ix);
-                self.all.push(Class { traits, supply: Supply::default(), population: 0 });
-                self.empty += 1;
-                ix
-            }
+    /// The class of a machine, with one more member. `host` is its hostname as the classes see it.
+    pub(crate) fn join(&mut self, shape: &mut Shape, host: ValueIx, symbols: &mut Symbols) -> ClassIx {
+        let ordinary = host == ValueIx::OTHER_HOST;
+        let ix = match shape.class.filter(|_| ordinary) {
+            Some(ix) => ix,
+            None => self.find(Traits::of(shape, host, symbols)),
         };
+        if ordinary {
+            shape.class = Some(ix);
+        }
         let class = &mut self.all[ix.at()];
         self.empty -= usize::from(class.population == 0);
         class.population += 1;
+        ix
+    }
+
+    fn find(&mut self, traits: Traits) -> ClassIx {
+        if let Some(ix) = self.by_traits.get(&traits) {
+            return *ix;
+        }
+        let (ix, traits) = (ClassIx::new(self.all.len()), Arc::new(traits));
+        self.by_traits.insert(traits.clone(), ix);
+        self.all.push(Class { traits, supply: Supply::default(), population: 0 });
+        self.empty += 1;
         ix
     }
 
@@ -133,4 +143,17 @@ impl Classes {
     pub(crate) fn mostly_empty(&self) -> bool {
         self.empty > 1024 && self.empty * 2 > self.all.len()
     }
+}
+
+/// The class of a machine that is in no fleet.
+#[cfg(test)]
+pub(crate) fn class_of(
+    machine: &bigfleet_types::Machine,
+    classes: &mut Classes,
+    symbols: &mut Symbols,
+) -> ClassIx {
+    let mut shapes = crate::shape::Shapes::default();
+    let ix = shapes.join(machine);
+    let host = symbols.host(machine.attribute(keys::HOSTNAME).unwrap_or_default());
+    shapes.get_mut(ix).map(|shape| classes.join(shape, host, symbols)).unwrap()
 }

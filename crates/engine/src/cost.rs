@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 
 use bigfleet_types::{EffectiveCost, NanoDollars, PenaltyBucket, StampedPenalty};
 
-use crate::class::{Class, Classes};
+use crate::class::Class;
+use crate::fleet::Fleet;
 use crate::lanes::Dimensions;
-use crate::members::Pool;
+use crate::members::PoolIx;
 use crate::place::Place;
 
 /// Sorts the pools of one tier: cheaper first, then fewer kinds of devices that nobody asked for. Ids break ties.
@@ -29,9 +30,9 @@ pub(crate) fn acquire_key(
 pub(crate) type KeepKey = (bool, NanoDollars, Reverse<StampedPenalty>);
 
 /// The place of a pool in the order of crediting.
-pub(crate) fn keep_key(pool: &Pool, classes: &Classes) -> KeepKey {
-    let price = classes.get(pool.class).traits.price;
-    match pool.place {
+pub(crate) fn keep_key(fleet: &Fleet, pool: PoolIx) -> KeepKey {
+    let price = fleet.price(pool);
+    match fleet.place(pool) {
         Place::Bound(binding) => (binding.configuring, price, Reverse(binding.reclamation)),
         _ => (false, price, Reverse(StampedPenalty::Finite(NanoDollars::ZERO))),
     }

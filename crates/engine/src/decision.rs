@@ -16,8 +16,6 @@ pub struct Decisions {
     pub verdicts: Vec<Verdict>,
     /// What no phase could meet, sorted by priority descending, then fingerprint, cluster, group.
     pub shortfalls: Vec<Shortfall>,
-    /// Every machine that some Need claims, sorted by id.
-    pub claimed: Vec<MachineId>,
 }
 
 /// What is to be done with a machine.
@@ -145,7 +143,7 @@ pub struct Verdict {
     /// What is preempted for it, if anything.
     pub preemption: Option<Preemption>,
     /// The gangs that were folded into this Need, by arrival, fingerprint and group; empty for any other.
-    pub gangs: Vec<GangVerdict>,
+    pub gangs: Gangs,
 }
 
 /// Where a gang goes.
@@ -177,6 +175,53 @@ pub struct Preemption {
     pub victims: u32,
     /// Their capacity together.
     pub freed: Resources,
+}
+
+/// The gangs of a folded Need. Half a million fold in a large fleet, so each verdict is made when it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gangs {
+    pub(crate) cluster: Option<ClusterId>,
+    pub(crate) needs: Option<Arc<[Arc<Need>]>>,
+    /// How many of the first are satisfied.
+    pub(crate) satisfied: usize,
+}
+
+impl Gangs {
+    /// The gangs of a cluster in the order of arrival, fingerprint and group, of which so many of the first are
+    /// satisfied.
+    #[must_use]
+    pub fn new(cluster: ClusterId, needs: Arc<[Arc<Need>]>, satisfied: usize) -> Self {
+        Self { cluster: Some(cluster), needs: Some(needs), satisfied }
+    }
+
+    /// How many gangs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.needs.as_ref().map_or(0, |needs| needs.len())
+    }
+
+    /// Whether the Need is no fold.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The gang at a place in the order of arrival, fingerprint and group.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<GangVerdict> {
+        let need = self.needs.as_ref()?.get(at)?;
+        Some(GangVerdict {
+            key: need.key(self.cluster.as_ref()?),
+            arrival: need.arrival.unwrap_or_default(),
+            satisfied: at < self.satisfied,
+            need: need.clone(),
+        })
+    }
+
+    /// All gangs by arrival, fingerprint and group.
+    pub fn iter(&self) -> impl Iterator<Item = GangVerdict> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
 }
 
 /// One gang of a folded Need.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, UnixNanos};
+use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, UnixNanos};
 
+use crate::fold::{Forms, GangSet};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols, index};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
@@ -17,9 +18,9 @@ index! {
 /// One Need with everything that the phases ask of it, in numbers.
 #[derive(Debug)]
 pub(crate) struct Row {
+    /// With its arrival.
     pub(crate) need: Arc<Need>,
-    pub(crate) key: NeedKey,
-    pub(crate) arrival: UnixNanos,
+    pub(crate) precedence: Precedence,
     pub(crate) cluster: ClusterIx,
     pub(crate) profile: ProfileIx,
     /// What machines bound for this Need are stamped with.
@@ -27,18 +28,21 @@ pub(crate) struct Row {
     pub(crate) aggregate: Lanes,
     pub(crate) min_unit: Lanes,
     /// The gangs that were folded into this row, by arrival, fingerprint and group; none for a row that is as it came.
-    pub(crate) gangs: Vec<RowIx>,
+    pub(crate) gangs: Option<Arc<[Arc<Need>]>>,
 }
 
 impl Row {
-    /// The place in the order of precedence.
-    pub(crate) fn order(&self) -> impl Ord + '_ {
-        (self.need.precedence(), self.arrival, &self.key)
+    pub(crate) fn arrival(&self) -> UnixNanos {
+        self.need.arrival.unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self, symbols: &Symbols) -> NeedKey {
+        self.need.key(symbols.name(self.cluster))
     }
 
     /// What a machine of this capacity is worth to the Need: all that it has, or whole gangs if it serves a fold.
     pub(crate) fn worth<'c>(&self, capacity: &'c Lanes) -> Cow<'c, Lanes> {
-        if self.gangs.is_empty() {
+        if self.gangs.is_none() {
             Cow::Borrowed(capacity)
         } else {
             Cow::Owned(self.min_unit.times(capacity.whole_units(&self.min_unit)))
@@ -46,14 +50,26 @@ impl Row {
     }
 }
 
+/// What one cluster wants.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    /// All rows as they came.
+    rows: Vec<RowIx>,
+    /// Those that are no gangs.
+    pub(crate) plain: Vec<RowIx>,
+    /// The gangs, equal ones together.
+    pub(crate) sets: Vec<GangSet>,
+}
+
 /// All rows.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
-    clusters: Map<ClusterId, Vec<RowIx>>,
+    clusters: Map<ClusterId, Wants>,
+    /// Rows as they came, and what gangs may fold into.
     rows: Vec<Option<Row>>,
     free: Vec<RowIx>,
-    order: Vec<RowIx>,
-    unordered: bool,
+    /// How many rows came.
+    wanted: usize,
 }
 
 impl Demand {
@@ -64,60 +80,56 @@ impl Demand {
         cluster: &ClusterId,
         rows: Vec<Need>,
         at: UnixNanos,
+        forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
     ) {
+        let wants = self.clusters.remove(cluster).unwrap_or_default();
         let mut before: Map<(Fingerprint, Group), RowIx> = Map::default();
-        for ix in self.clusters.remove(cluster).unwrap_or_default() {
-            if let Some(row) = &self.rows[ix.at()] {
-                before.insert((row.key.fingerprint, row.key.group.clone()), ix);
+        for ix in wants.rows {
+            if let Some(row) = self.row(ix) {
+                before.insert((row.need.profile.fingerprint(), row.need.group.clone()), ix);
             }
         }
-        let mut after = Vec::new();
+        self.wanted -= before.len();
+        let mut after = Vec::with_capacity(rows.len());
         for mut need in merge(rows) {
             let old = before.remove(&(need.profile.fingerprint(), need.group.clone()));
-            let known = old.and_then(|ix| self.rows[ix.at()].as_ref()).map(|row| row.arrival);
-            let arrival = need.arrival.or(known).unwrap_or(at);
-            need.arrival = Some(arrival);
+            let known = old.and_then(|ix| self.row(ix)).map(Row::arrival);
+            need.arrival = Some(need.arrival.or(known).unwrap_or(at));
             after.push(match old {
                 Some(ix) => {
-                    self.update(ix, need, arrival, symbols);
+                    self.update(ix, need, symbols);
                     ix
                 }
-                None => self.insert(cluster, need, arrival, symbols, matching),
+                None => {
+                    let row = compile(Arc::new(need), cluster, symbols, matching);
+                    self.insert(row)
+                }
             });
         }
-        for ix in before.into_values() {
-            self.withdraw(ix, matching);
-        }
+        self.wanted += after.len();
         if !after.is_empty() {
-            self.clusters.insert(cluster.clone(), after);
+            let wants = self.sort_out(after, forms, symbols, matching);
+            self.clusters.insert(cluster.clone(), wants);
         }
+        // What is new holds on to what it shares with the old before that goes.
+        let folds = wants.sets.into_iter().map(|set| set.fold);
+        folds.chain(before.into_values()).for_each(|ix| self.withdraw(ix, matching));
+        forms.bound(self.rows.len());
     }
 
-    fn update(&mut self, ix: RowIx, need: Need, arrival: UnixNanos, symbols: &mut Symbols) {
+    fn update(&mut self, ix: RowIx, need: Need, symbols: &mut Symbols) {
         let Some(row) = &mut self.rows[ix.at()] else { return };
-        if *row.need == need {
-            return;
+        if *row.need != need {
+            // Equal keys have equal profiles.
+            row.aggregate = symbols.dimensions.lanes(&need.aggregate);
+            row.min_unit = symbols.dimensions.lanes(&need.min_unit);
+            row.need = Arc::new(need);
         }
-        // Equal keys have equal profiles, so nothing but the arrival may change the order.
-        self.unordered |= row.arrival != arrival;
-        row.arrival = arrival;
-        row.aggregate = symbols.dimensions.lanes(&need.aggregate);
-        row.min_unit = symbols.dimensions.lanes(&need.min_unit);
-        row.need = Arc::new(need);
     }
 
-    fn insert(
-        &mut self,
-        cluster: &ClusterId,
-        need: Need,
-        arrival: UnixNanos,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
-    ) -> RowIx {
-        let row = compile(Arc::new(need), cluster, arrival, symbols, matching);
-        self.unordered = true;
+    fn insert(&mut self, row: Row) -> RowIx {
         if let Some(ix) = self.free.pop() {
             self.rows[ix.at()] = Some(row);
             ix
@@ -130,39 +142,70 @@ impl Demand {
     fn withdraw(&mut self, ix: RowIx, matching: &mut Matching) {
         if let Some(row) = self.rows[ix.at()].take() {
             matching.release(row.profile);
-            self.unordered = true;
             self.free.push(ix);
         }
     }
 
+    /// Tells gangs from plain rows, and brings equal gangs together with what they fold into.
+    fn sort_out(
+        &mut self,
+        rows: Vec<RowIx>,
+        forms: &mut Forms,
+        symbols: &mut Symbols,
+        matching: &mut Matching,
+    ) -> Wants {
+        let row_of = |ix: &RowIx| self.rows[ix.at()].as_ref();
+        let is_gang = |ix: &RowIx| row_of(ix).is_some_and(|row| matching.same(row.profile).is_some());
+        let (mut gangs, plain): (Vec<RowIx>, Vec<RowIx>) = rows.iter().partition(|ix| is_gang(ix));
+        gangs.sort_unstable_by(|a, b| {
+            let size = |ix| row_of(ix).map(|row| (row.need.profile.fingerprint(), &row.aggregate));
+            let turn = |ix| row_of(ix).map(|row| (row.arrival(), &row.need.group));
+            size(a).cmp(&size(b)).then_with(|| turn(a).cmp(&turn(b)))
+        });
+        let equal = |a: &RowIx, b: &RowIx| {
+            let size = |ix| row_of(ix).map(|row| (row.profile, &row.aggregate));
+            size(a) == size(b)
+        };
+        let groups: Vec<Box<[RowIx]>> = gangs.chunk_by(equal).map(Into::into).collect();
+        let mut sets = Vec::with_capacity(groups.len());
+        for group in groups {
+            let members: Vec<&Row> = group.iter().filter_map(|ix| self.rows[ix.at()].as_ref()).collect();
+            if let Some(fold) = forms.fold(&members, symbols, matching) {
+                let fold = self.insert(fold);
+                sets.push(GangSet { gangs: group, fold, shared: false });
+            }
+        }
+        let stamp = |set: &GangSet| self.row(set.fold).map(|row| row.stamp);
+        sets.sort_unstable_by_key(stamp);
+        for at in 1..sets.len() {
+            if stamp(&sets[at - 1]) == stamp(&sets[at]) {
+                sets[at - 1].shared = true;
+                sets[at].shared = true;
+            }
+        }
+        Wants { rows, plain, sets }
+    }
+
     /// Compiles every row anew, after `symbols` and `matching` were replaced.
-    pub(crate) fn recompile(&mut self, symbols: &mut Symbols, matching: &mut Matching) {
-        for row in self.rows.iter_mut().flatten() {
-            let cluster = row.key.cluster.clone();
-            *row = compile(row.need.clone(), &cluster, row.arrival, symbols, matching);
+    pub(crate) fn recompile(&mut self, forms: &mut Forms, symbols: &mut Symbols, matching: &mut Matching) {
+        for (cluster, mut wants) in std::mem::take(&mut self.clusters) {
+            for set in wants.sets.drain(..) {
+                self.rows[set.fold.at()] = None;
+                self.free.push(set.fold);
+            }
+            for ix in &wants.rows {
+                if let Some(row) = &mut self.rows[ix.at()] {
+                    *row = compile(row.need.clone(), &cluster, symbols, matching);
+                }
+            }
+            let wants = self.sort_out(wants.rows, forms, symbols, matching);
+            self.clusters.insert(cluster, wants);
         }
     }
 
-    /// Brings the rows into precedence order, if they are not.
-    pub(crate) fn settle(&mut self) {
-        if !std::mem::take(&mut self.unordered) {
-            return;
-        }
-        let rows = &self.rows;
-        let mut keyed: Vec<_> = (0..)
-            .zip(rows)
-            .filter_map(|(position, row)| {
-                let row = row.as_ref()?;
-                Some((row.order(), RowIx::new(position)))
-            })
-            .collect();
-        keyed.sort_unstable();
-        self.order = keyed.into_iter().map(|(_, ix)| ix).collect();
-    }
-
-    /// The rows in precedence order, once settled.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = (RowIx, &Row)> {
-        self.order.iter().filter_map(|ix| Some((*ix, self.rows[ix.at()].as_ref()?)))
+    /// What each cluster wants, in no particular order.
+    pub(crate) fn wants(&self) -> impl Iterator<Item = &Wants> {
+        self.clusters.values()
     }
 
     pub(crate) fn row(&self, ix: RowIx) -> Option<&Row> {
@@ -171,28 +214,20 @@ impl Demand {
 
     /// How many rows all clusters have together.
     pub(crate) fn len(&self) -> usize {
-        self.rows.len() - self.free.len()
+        self.wanted
     }
 }
 
-fn compile(
-    need: Arc<Need>,
-    cluster: &ClusterId,
-    arrival: UnixNanos,
-    symbols: &mut Symbols,
-    matching: &mut Matching,
-) -> Row {
-    let key = need.key(cluster);
-    let (cluster, stamp) = symbols.destination(&key);
+fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching: &mut Matching) -> Row {
+    let (cluster, stamp) = symbols.destination(&need.key(cluster));
     Row {
-        arrival,
+        precedence: need.precedence(),
         cluster,
         profile: matching.retain(&need.profile, symbols),
         stamp,
         aggregate: symbols.dimensions.lanes(&need.aggregate),
         min_unit: symbols.dimensions.lanes(&need.min_unit),
-        gangs: Vec::new(),
-        key,
+        gangs: None,
         need,
     }
 }

@@ -9,12 +9,12 @@ use crate::demand::{Demand, Row};
 use crate::event::Event;
 use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
-use crate::fold::{Folds, Plan};
+use crate::fold::{Forms, Plan};
 use crate::intern::{Set, Symbols};
 use crate::matching::Matching;
 use crate::members::Slot;
 use crate::observe::{Effort, Phase};
-use crate::pass::Pass;
+use crate::pass::{Claims, Pass};
 use crate::phase1::{self, Outcome};
 use crate::phase2::{self, Taken};
 use crate::phase3;
@@ -28,10 +28,12 @@ pub struct Engine {
     symbols: Symbols,
     fleet: Fleet,
     demand: Demand,
-    folds: Folds,
+    forms: Forms,
     matching: Matching,
     heard: Set<ClusterId>,
     next_deadline: Option<UnixNanos>,
+    /// Of the last decision.
+    claims: Claims,
     /// How many texts were alive after the last fresh start.
     live_symbols: usize,
     effort: Effort,
@@ -46,10 +48,11 @@ impl Engine {
             symbols: Symbols::default(),
             fleet: Fleet::default(),
             demand: Demand::default(),
-            folds: Folds::default(),
+            forms: Forms::default(),
             matching: Matching::default(),
             heard: Set::default(),
             next_deadline: None,
+            claims: Claims::default(),
             live_symbols: 0,
             effort: Effort::default(),
         }
@@ -58,10 +61,11 @@ impl Engine {
     /// Takes one change. Every event is total: what it names need not be known before.
     pub fn apply(&mut self, event: Event) {
         match event {
-            Event::Machine { machine, facts } => self.fleet.upsert(machine, facts, &mut self.symbols),
+            Event::Machine { machine, facts } => self.fleet.upsert(&machine, &facts, &mut self.symbols),
             Event::Removed(id) => self.fleet.remove(&id),
             Event::Demand { cluster, rows, at } => {
-                self.demand.replace(&cluster, rows, at, &mut self.symbols, &mut self.matching);
+                let (forms, symbols) = (&mut self.forms, &mut self.symbols);
+                self.demand.replace(&cluster, rows, at, forms, symbols, &mut self.matching);
             }
             Event::Heard(cluster) => {
                 self.heard.insert(cluster);
@@ -96,7 +100,7 @@ impl Engine {
         let plan = self.settle(ended);
         let heard = self.heard_clusters();
         ended(Phase::Other);
-        let rows = self.folds.rows(&plan, &self.demand);
+        let rows = plan.rows(&self.demand, &self.symbols);
         ended(Phase::Fold);
         let mut decisions = Decisions::default();
         let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
@@ -109,30 +113,30 @@ impl Engine {
         ended(Phase::Phase2);
         let mut verdicts = Verdicts::default();
         for (row, outcome) in rows.iter().zip(&outcomes) {
-            acquisitions(&self.fleet, row, outcome, &mut decisions.actions);
-            decisions.verdicts.push(verdicts.of(&mut pass, &self.demand, row, outcome));
+            acquisitions(&pass, row, outcome, &mut decisions.actions);
+            decisions.verdicts.push(verdicts.of(&mut pass, row, outcome));
         }
         for (row, outcome) in rows.iter().zip(&outcomes) {
-            preemptions(&self.fleet, row, outcome, &taken, &mut decisions.actions);
+            preemptions(&pass, row, outcome, &taken, &mut decisions.actions);
         }
         if let Some(explainer) = &mut explainer {
             let actions = &decisions.actions;
-            explainer.after_phase2(&mut pass, &self.demand, &outcomes, actions, &heard, &self.policy);
+            explainer.after_phase2(&mut pass, &outcomes, actions, &heard, &self.policy);
         }
         decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
         self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
-        let claimed = pass.into_claims();
-        decisions.claimed = self.claimed_ids(&claimed);
+        self.claims = pass.into_claims();
         ended(Phase::Verdicts);
 
-        let ranks = self.symbols.cluster_ranks();
-        let releases = phase3::run(&mut self.fleet, &claimed, &taken, &heard, &ranks, &self.policy, now);
-        self.effort.machines += self.fleet.in_id_order().len() as u64;
+        let releases =
+            phase3::run(&mut self.fleet, &self.symbols, &self.claims, &taken, &heard, &self.policy, now);
+        self.effort.machines += releases.looked_at;
         let served = decisions.actions.len();
         decisions.actions.extend(releases.actions);
         self.next_deadline = releases.next_deadline;
         ended(Phase::Phase3);
         drop((rows, outcomes, taken));
+        plan.end(&mut self.matching);
         ended(Phase::Other);
         let explanation = explainer
             .map(|explainer| explainer.after_phase3(&self.fleet, &decisions.actions, served, &self.policy));
@@ -143,6 +147,13 @@ impl Engine {
     #[must_use]
     pub fn effort(&self) -> Effort {
         self.effort
+    }
+
+    /// The machines that some Need claimed in the last decision, sorted by id. To be asked for before anything else
+    /// is applied.
+    pub fn claimed(&self) -> impl Iterator<Item = MachineId> {
+        let slots = self.fleet.ids.in_order().iter().filter(|slot| self.claims.has(**slot));
+        slots.map(|slot| self.fleet.ids.id(*slot))
     }
 
     /// How many rows of demand there are, over all clusters.
@@ -172,7 +183,7 @@ impl Engine {
 
     /// Brings every index up to date and folds the demand.
     fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
-        let garbage = self.symbols.size() > 2 * self.live_symbols + 4096;
+        let garbage = self.symbols.size() + self.fleet.places() > 2 * self.live_symbols + 4096;
         if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
             self.start_afresh(false);
         }
@@ -180,15 +191,16 @@ impl Engine {
         if !plan.needs_hosts {
             return plan;
         }
+        plan.end(&mut self.matching);
         self.start_afresh(true);
         self.plan(ended)
     }
 
     fn plan(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
         self.fleet.settle();
-        self.demand.settle();
         ended(Phase::Settle);
-        let plan = self.folds.plan(&self.fleet, &self.demand, &mut self.symbols, &mut self.matching);
+        let (forms, symbols) = (&mut self.forms, &mut self.symbols);
+        let plan = Plan::of(&self.fleet, &self.demand, forms, symbols, &mut self.matching);
         ended(Phase::Fold);
         plan
     }
@@ -199,11 +211,11 @@ impl Engine {
         let mut symbols = Symbols::default();
         symbols.distinct_hosts = by_host;
         self.matching = Matching::default();
-        self.folds.clear();
-        self.demand.recompile(&mut symbols, &mut self.matching);
-        self.fleet.refile(&mut symbols);
+        self.forms = Forms::default();
+        self.demand.recompile(&mut self.forms, &mut symbols, &mut self.matching);
+        self.fleet.refile(&self.symbols, &mut symbols);
         symbols.classes_stale = false;
-        self.live_symbols = symbols.size();
+        self.live_symbols = symbols.size() + self.fleet.places();
         self.symbols = symbols;
     }
 
@@ -215,44 +227,38 @@ impl Engine {
         }
         heard
     }
-
-    fn claimed_ids(&self, claimed: &[bool]) -> Vec<MachineId> {
-        let slots = self.fleet.in_id_order().iter().filter(|slot| claimed[slot.at()]);
-        slots.filter_map(|slot| Some(self.fleet.machine(*slot)?.id.clone())).collect()
-    }
 }
 
 /// The actions that carry out what a row acquired.
-fn acquisitions(fleet: &Fleet, row: &Row, outcome: &Outcome, actions: &mut Vec<Action>) {
+fn acquisitions(pass: &Pass<'_>, row: &Row, outcome: &Outcome, actions: &mut Vec<Action>) {
     let action = |slot: &Slot| {
-        let kind = match fleet.state(*slot) {
+        let kind = match pass.fleet.state(*slot) {
             MachineState::Idle => ActionKind::Bootstrap,
             _ => ActionKind::Provision,
         };
-        Some(Action {
+        Action {
             kind,
-            machine: fleet.machine(*slot)?.id.clone(),
-            cluster: Some(row.key.cluster.clone()),
+            machine: pass.fleet.ids.id(*slot),
+            cluster: Some(pass.symbols.name(row.cluster).clone()),
             need: Some(row.need.clone()),
-            need_key: Some(row.key.clone()),
+            need_key: Some(row.key(pass.symbols)),
             grace: Duration::ZERO,
             preemptor_priority: 0,
-        })
+        }
     };
-    actions.extend(outcome.acquired.iter().filter_map(action));
+    actions.extend(outcome.acquired.iter().map(action));
 }
 
 /// The preemptions that a row ordered.
-fn preemptions(fleet: &Fleet, row: &Row, outcome: &Outcome, taken: &Taken, actions: &mut Vec<Action>) {
+fn preemptions(pass: &Pass<'_>, row: &Row, outcome: &Outcome, taken: &Taken, actions: &mut Vec<Action>) {
     let preemptor = row.need.profile.priority();
     let action = |slot: &Slot| {
-        let machine = fleet.machine(*slot)?;
         Some(Action {
             kind: ActionKind::Preempt,
-            machine: machine.id.clone(),
-            cluster: machine.cluster.clone(),
+            machine: pass.fleet.ids.id(*slot),
+            cluster: pass.fleet.cluster(*slot).map(|cluster| pass.symbols.name(cluster).clone()),
             need: Some(row.need.clone()),
-            need_key: Some(row.key.clone()),
+            need_key: Some(row.key(pass.symbols)),
             grace: phase2::grace(preemptor, *taken.victims.get(slot)?),
             preemptor_priority: preemptor,
         })

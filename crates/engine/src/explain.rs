@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_types::{
-    CapacityType, ClusterId, EffectiveCost, MachineId, MachineState, NanoDollars, NeedKey, Probability,
+    CapacityType, ClusterId, EffectiveCost, MachineId, MachineState, NanoDollars, Need, NeedKey, Probability,
     Resources, StampedPenalty, UnixNanos,
 };
 
 use crate::decision::{Action, ActionKind};
-use crate::demand::{Demand, Row};
+use crate::demand::Row;
 use crate::fleet::Fleet;
+use crate::intern::Symbols;
 use crate::members::Slot;
 use crate::pass::Pass;
 use crate::phase1::Outcome;
@@ -46,9 +47,10 @@ impl Question {
     }
 
     /// Whether a row is asked about, by its own name or that of a gang in it.
-    fn is_about_row(&self, row: &Row, demand: &Demand) -> bool {
-        self.is_about(&row.key)
-            || row.gangs.iter().filter_map(|ix| demand.row(*ix)).any(|gang| self.is_about(&gang.key))
+    fn is_about_row(&self, row: &Row, symbols: &Symbols) -> bool {
+        let gangs = row.gangs.as_deref().unwrap_or_default();
+        let is_about = |need: &Need| self.is_about(&need.key(symbols.name(row.cluster)));
+        is_about(&row.need) || gangs.iter().any(|gang| is_about(gang))
     }
 
     /// Whether an action that serves no Need asked about is asked about because of the machine's cluster.
@@ -286,13 +288,13 @@ impl<'q> Explainer<'q> {
     pub(crate) fn after_phase2(
         &mut self,
         pass: &mut Pass<'_>,
-        demand: &Demand,
         outcomes: &[Outcome],
         actions: &[Action],
         heard: &[bool],
         policy: &Policy,
     ) {
-        let asked: Vec<bool> = pass.rows.iter().map(|row| self.question.is_about_row(row, demand)).collect();
+        let asked: Vec<bool> =
+            pass.rows.iter().map(|row| self.question.is_about_row(row, pass.symbols)).collect();
         for (position, row) in pass.rows.iter().enumerate().filter(|(position, _)| asked[*position]) {
             // Nobody looked for a Need that wants nothing.
             pass.matching.look(row.profile, &pass.fleet.classes);

@@ -1,15 +1,17 @@
-//! The machines: hot facts in parallel columns by slot, cold ones apart, classes and pools kept beside them.
+//! The machines: facts in parallel columns by slot; names, shapes, classes and pools beside them.
+//!
+//! Nothing of what a caller hands in is kept: a machine costs its row in the columns and its name, and shares the rest.
 
-use std::sync::Arc;
-
-use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos};
+use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos, keys};
 
 use crate::class::{ClassIx, Classes};
 use crate::event::{Eligibility, Facts};
+use crate::ids::Ids;
 use crate::intern::{ClusterIx, Map, Symbols};
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Pools, Slot};
-use crate::place::place;
+use crate::place::{Place, PlaceIx, Places, place};
+use crate::shape::{ShapeIx, Shapes};
 
 /// No point in time: not Idle, not excess.
 const NEVER: i64 = i64::MIN;
@@ -17,103 +19,99 @@ const NEVER: i64 = i64::MIN;
 /// All machines.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    by_id: Map<MachineId, Slot>,
+    pub(crate) ids: Ids,
     // Columns, by slot.
     state: Vec<MachineState>,
     eligibility: Vec<Eligibility>,
+    shape: Vec<ShapeIx>,
     class: Vec<ClassIx>,
     pool: Vec<PoolIx>,
-    cluster: Vec<Option<ClusterIx>>,
-    rank: Vec<u32>,
-    idle_since: Vec<i64>,
-    excess_since: Vec<i64>,
-    cold: Vec<Option<Cold>>,
-    /// Live slots in the byte order of their ids, once settled.
-    order: Vec<Slot>,
-    fresh: Vec<Slot>,
+    /// Since when the machine is Idle or, if it is Configured, excess.
+    since: Vec<i64>,
+    /// Hostnames that are labels and not the machine's name.
+    hosts: Map<Slot, Box<str>>,
     /// Slots given up since the last settling. Nothing may reuse them before pools and order have forgotten them.
     retired: Vec<Slot>,
     free: Vec<Slot>,
+    shapes: Shapes,
+    places: Places,
     pub(crate) classes: Classes,
     pub(crate) pools: Pools,
 }
 
-/// What no phase looks at for every machine.
-#[derive(Debug)]
-struct Cold {
-    machine: Arc<Machine>,
-    facts: Facts,
-}
-
 impl Fleet {
     /// Adds a machine or replaces all that was known of it.
-    pub(crate) fn upsert(&mut self, machine: Arc<Machine>, facts: Facts, symbols: &mut Symbols) {
-        let slot = match self.by_id.get(&machine.id) {
-            Some(slot) => *slot,
-            None => self.take_slot(&machine.id),
-        };
-        self.unfile(slot);
-        let at = slot.at();
+    pub(crate) fn upsert(&mut self, machine: &Machine, facts: &Facts, symbols: &mut Symbols) {
+        let known = self.ids.find(machine.id.as_str());
         let cluster = machine.cluster.as_ref().map(|id| symbols.cluster(id));
-        let stays = machine.state == MachineState::Configured
-            && self.state[at] == MachineState::Configured
-            && self.cluster[at] == cluster
-            && self.cold[at].is_some();
-        if !stays {
-            self.excess_since[at] = NEVER;
-        }
-        if let (MachineState::Configured, Some(since)) = (machine.state, facts.excess_since) {
-            self.excess_since[at] = since.0;
-        }
-        self.state[at] = machine.state;
-        self.cluster[at] = cluster;
-        self.eligibility[at] = facts.eligibility;
-        self.idle_since[at] = match (machine.state, facts.idle_since) {
-            (MachineState::Idle, Some(since)) => since.0,
+        let shape = self.shapes.join(machine);
+        let since = match (machine.state, facts.excess_since, facts.idle_since) {
+            (MachineState::Configured, Some(since), _) | (MachineState::Idle, _, Some(since)) => since.0,
+            (MachineState::Configured, None, _) => known.map_or(NEVER, |slot| self.excess_of(slot, cluster)),
             _ => NEVER,
         };
-        self.cold[at] = Some(Cold { machine, facts });
-        self.file(slot, symbols);
+        let slot = match known {
+            Some(slot) => {
+                self.unfile(slot);
+                slot
+            }
+            None => self.take_slot(&machine.id),
+        };
+        let at = slot.at();
+        match machine.labels.get(keys::HOSTNAME).filter(|host| ***host != *machine.id.as_str()) {
+            Some(host) => drop(self.hosts.insert(slot, (**host).into())),
+            None => drop(self.hosts.remove(&slot)),
+        }
+        self.state[at] = machine.state;
+        self.eligibility[at] = facts.eligibility;
+        self.shape[at] = shape;
+        self.since[at] = since;
+        let place = place(machine, facts, cluster, symbols).map(|place| self.places.number(place));
+        self.file(slot, place, symbols);
+    }
+
+    /// Since when a machine is excess, if it stays in this cluster.
+    fn excess_of(&self, slot: Slot, cluster: Option<ClusterIx>) -> i64 {
+        let stays = self.state(slot) == MachineState::Configured && self.cluster(slot) == cluster;
+        if stays { self.since[slot.at()] } else { NEVER }
     }
 
     /// Forgets a machine. An unknown id is no matter.
     pub(crate) fn remove(&mut self, id: &MachineId) {
-        if let Some(slot) = self.by_id.remove(id) {
+        if let Some(slot) = self.ids.find(id.as_str()) {
             self.unfile(slot);
-            self.cold[slot.at()] = None;
+            self.ids.vacate(slot);
+            self.hosts.remove(&slot);
+            self.state[slot.at()] = MachineState::Failed;
             self.retired.push(slot);
         }
     }
 
-    /// Files every machine anew, after classes changed their meaning or `symbols` was replaced.
-    pub(crate) fn refile(&mut self, symbols: &mut Symbols) {
+    /// Files every machine anew, after classes changed their meaning and numbers went from `old` to `new`.
+    pub(crate) fn refile(&mut self, old: &Symbols, new: &mut Symbols) {
         self.classes = Classes::default();
-        self.pools = Pools::default();
-        for position in 0..self.cold.len() {
-            let Some(cold) = &self.cold[position] else { continue };
-            self.cluster[position] = cold.machine.cluster.as_ref().map(|id| symbols.cluster(id));
-            self.file(Slot::new(position), symbols);
+        self.shapes.forget_classes();
+        let (pools, places) = (std::mem::take(&mut self.pools), std::mem::take(&mut self.places));
+        let mut renumbered: Vec<Option<PlaceIx>> = vec![None; places.len()];
+        for position in 0..self.ids.slots() {
+            let slot = Slot::new(position);
+            if !self.ids.is_named(slot) {
+                continue;
+            }
+            let pool = self.pool[position];
+            let place = (pool != PoolIx::NONE).then(|| {
+                let place = pools.get(pool).place;
+                let number = || self.places.number(places.get(place).renumbered(old, new));
+                *renumbered[place.at()].get_or_insert_with(number)
+            });
+            self.file(slot, place, new);
         }
     }
 
     /// Brings order and pools up to date. Every pass begins with it.
     pub(crate) fn settle(&mut self) {
-        if !self.fresh.is_empty() || !self.retired.is_empty() {
-            let cold = &self.cold;
-            self.order.retain(|slot| cold[slot.at()].is_some());
-        }
-        if !self.fresh.is_empty() {
-            let live =
-                std::mem::take(&mut self.fresh).into_iter().filter(|slot| self.cold[slot.at()].is_some());
-            self.order.extend(live);
-            let cold = &self.cold;
-            // Two sorted runs when ids arrive in order, which this sort notices.
-            self.order.sort_by(|a, b| id_of(cold, *a).cmp(&id_of(cold, *b)));
-            for (rank, slot) in (0..).zip(&self.order) {
-                self.rank[slot.at()] = rank;
-            }
-        }
-        self.pools.settle(&self.pool, &self.rank);
+        self.ids.settle();
+        self.pools.settle(&self.pool, self.ids.ranks(), &self.places);
         self.free.append(&mut self.retired);
     }
 
@@ -121,38 +119,42 @@ impl Fleet {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.state.push(MachineState::Failed);
             self.eligibility.push(Eligibility::WITHHELD);
+            self.shape.push(ShapeIx::new(0));
             self.class.push(ClassIx::new(0));
             self.pool.push(PoolIx::NONE);
-            self.cluster.push(None);
-            self.rank.push(0);
-            self.idle_since.push(NEVER);
-            self.excess_since.push(NEVER);
-            self.cold.push(None);
-            Slot::new(self.cold.len() - 1)
+            self.since.push(NEVER);
+            Slot::new(self.state.len() - 1)
         });
-        self.by_id.insert(id.clone(), slot);
-        self.fresh.push(slot);
+        self.ids.name(slot, id.as_str());
         slot
     }
 
     /// Enters the machine of a slot into its class and pool.
-    fn file(&mut self, slot: Slot, symbols: &mut Symbols) {
+    fn file(&mut self, slot: Slot, place: Option<PlaceIx>, symbols: &mut Symbols) {
         let at = slot.at();
-        let Some(Cold { machine, facts }) = &self.cold[at] else { return };
-        let class = self.classes.join(machine, symbols);
+        let host = match self.hosts.get(&slot) {
+            Some(host) => symbols.host(host),
+            None => symbols.host(self.ids.text(slot)),
+        };
+        let Some(shape) = self.shapes.get_mut(self.shape[at]) else { return };
+        let class = self.classes.join(shape, host, symbols);
         self.class[at] = class;
-        let place = place(machine, facts, self.cluster[at], symbols);
-        self.pool[at] = place.map_or(PoolIx::NONE, |place| self.pools.join(slot, class, place));
+        self.pool[at] = PoolIx::NONE;
+        if let Some(place) = place {
+            let pool = self.pools.join(slot, class, place, &self.places);
+            self.pool[at] = pool;
+            if self.state[at] == MachineState::Configured && self.since[at] != NEVER {
+                self.pools.set_clocks(pool, true);
+            }
+        }
         self.count(at, 1);
     }
 
-    /// Takes the machine of a slot out of its class and pool.
+    /// Takes the machine of a slot out of its shape, class and pool.
     fn unfile(&mut self, slot: Slot) {
         let at = slot.at();
-        if self.cold[at].is_none() {
-            return;
-        }
         self.count(at, -1);
+        self.shapes.leave(self.shape[at]);
         self.classes.leave(self.class[at]);
         self.pools.leave(self.pool[at]);
         self.pool[at] = PoolIx::NONE;
@@ -173,22 +175,22 @@ impl Fleet {
 
     /// How many slots there are, for columns of a pass.
     pub(crate) fn slots(&self) -> usize {
-        self.cold.len()
+        self.ids.slots()
     }
 
     /// How many machines there are.
     pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
+        self.ids.len()
     }
 
-    /// The live slots in the byte order of their ids.
-    pub(crate) fn in_id_order(&self) -> &[Slot] {
-        &self.order
+    /// How many places were ever in use since the last fresh start.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
     }
 
     /// The slot's place in the byte order of ids.
     pub(crate) fn rank(&self, slot: Slot) -> u32 {
-        self.rank[slot.at()]
+        self.ids.ranks()[slot.at()]
     }
 
     pub(crate) fn state(&self, slot: Slot) -> MachineState {
@@ -207,49 +209,52 @@ impl Fleet {
         self.classes.capacity(self.class(slot))
     }
 
-    pub(crate) fn capacity_type(&self, slot: Slot) -> CapacityType {
-        self.classes.get(self.class(slot)).traits.capacity_type
-    }
-
-    pub(crate) fn price(&self, slot: Slot) -> NanoDollars {
-        self.classes.get(self.class(slot)).traits.price
-    }
-
     pub(crate) fn pool(&self, slot: Slot) -> PoolIx {
         self.pool[slot.at()]
     }
 
+    /// Where the machines of a pool are.
+    pub(crate) fn place(&self, pool: PoolIx) -> Place {
+        self.places.get(self.pools.get(pool).place)
+    }
+
+    /// Where a bound machine is bound.
     pub(crate) fn cluster(&self, slot: Slot) -> Option<ClusterIx> {
-        self.cluster[slot.at()]
+        match self.pool(slot) {
+            PoolIx::NONE => None,
+            pool => match self.place(pool) {
+                Place::Bound(binding) => Some(binding.cluster),
+                _ => None,
+            },
+        }
     }
 
-    /// The provider's record; every live slot has one.
-    pub(crate) fn machine(&self, slot: Slot) -> Option<&Arc<Machine>> {
-        self.cold[slot.at()].as_ref().map(|cold| &cold.machine)
+    /// How the machines of a pool are paid for.
+    pub(crate) fn capacity_type(&self, pool: PoolIx) -> CapacityType {
+        self.classes.get(self.pools.get(pool).class).traits.capacity_type
     }
 
-    /// Where a machine is kept.
-    pub(crate) fn slot_of(&self, id: &MachineId) -> Option<Slot> {
-        self.by_id.get(id).copied()
+    pub(crate) fn price(&self, pool: PoolIx) -> NanoDollars {
+        self.classes.get(self.pools.get(pool).class).traits.price
     }
 
     pub(crate) fn eligibility(&self, slot: Slot) -> Eligibility {
         self.eligibility[slot.at()]
     }
 
-    /// Since when the machine is excess, if it is.
+    /// Since when the Configured machine is excess, if it is.
     pub(crate) fn excess_since(&self, slot: Slot) -> Option<UnixNanos> {
-        Some(UnixNanos(self.excess_since[slot.at()])).filter(|since| since.0 != NEVER)
+        self.idle_since(slot)
     }
 
     /// Since when the machine is Idle, if that is known.
     pub(crate) fn idle_since(&self, slot: Slot) -> Option<UnixNanos> {
-        Some(UnixNanos(self.idle_since[slot.at()])).filter(|since| since.0 != NEVER)
+        Some(UnixNanos(self.since[slot.at()])).filter(|since| since.0 != NEVER)
     }
 
     /// Starts the clock of excess unless it runs; says since when it runs.
     pub(crate) fn start_excess(&mut self, slot: Slot, now: UnixNanos) -> UnixNanos {
-        let since = &mut self.excess_since[slot.at()];
+        let since = &mut self.since[slot.at()];
         if *since == NEVER {
             *since = now.0;
         }
@@ -258,10 +263,6 @@ impl Fleet {
 
     /// Stops the clock of excess.
     pub(crate) fn clear_excess(&mut self, slot: Slot) {
-        self.excess_since[slot.at()] = NEVER;
+        self.since[slot.at()] = NEVER;
     }
-}
-
-fn id_of(cold: &[Option<Cold>], slot: Slot) -> Option<&MachineId> {
-    cold[slot.at()].as_ref().map(|cold| &cold.machine.id)
 }

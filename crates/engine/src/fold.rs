@@ -1,7 +1,7 @@
 //! Folding: gangs that fit one machine whole need no domain; equal ones become one plain Need counted in whole gangs.
 //!
-//! Which gangs fold is found afresh in every pass, since it depends on the fleet. The profiles and groups of folds are
-//! kept from pass to pass.
+//! What gangs would fold into is made when their cluster's demand arrives; which do is found afresh in every pass, since
+//! it depends on the fleet.
 
 use std::sync::Arc;
 
@@ -15,178 +15,178 @@ use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
+/// All gangs of one cluster with one profile and size.
+#[derive(Debug)]
+pub(crate) struct GangSet {
+    /// By arrival and group.
+    pub(crate) gangs: Box<[RowIx]>,
+    /// What they become if all of them fold.
+    pub(crate) fold: RowIx,
+    /// Gangs of another profile fold into the same row.
+    pub(crate) shared: bool,
+}
+
 /// What all gangs of one profile and size fold into.
 #[derive(Debug)]
 struct Form {
     profile: Arc<Profile>,
-    compiled: ProfileIx,
     group: Group,
-    used: bool,
 }
 
-/// The folds of the last pass, and what is worth keeping for the next.
+/// The forms of all folds, remembered because to make one takes two hashes.
 #[derive(Debug, Default)]
-pub(crate) struct Folds {
-    forms: Map<(Fingerprint, Lanes), Form>,
-    /// The folded rows, in no particular order.
-    rows: Vec<Row>,
+pub(crate) struct Forms {
+    by_size: Map<(Fingerprint, Lanes), Form>,
+}
+
+impl Forms {
+    /// What gangs of one cluster and size fold into. `gangs` are by arrival, fingerprint and group; none give none.
+    pub(crate) fn fold(
+        &mut self,
+        gangs: &[&Row],
+        symbols: &mut Symbols,
+        matching: &mut Matching,
+    ) -> Option<Row> {
+        let first = gangs.first()?;
+        let size = (first.need.profile.fingerprint(), first.aggregate.clone());
+        let form = self.by_size.entry(size).or_insert_with(|| Form {
+            profile: Arc::new(plain(&first.need.profile)),
+            group: group(&first.need.aggregate),
+        });
+        let number = i64::try_from(gangs.len()).unwrap_or(i64::MAX);
+        let arrival = gangs.iter().map(|gang| gang.need.arrival).fold(None, earliest);
+        let fold = Need {
+            profile: form.profile.clone(),
+            aggregate: first.need.aggregate.scale(number),
+            min_unit: first.need.aggregate.clone(),
+            group: form.group.clone(),
+            arrival: Some(arrival.unwrap_or_default()),
+        };
+        Some(Row {
+            precedence: fold.precedence(),
+            cluster: first.cluster,
+            profile: matching.retain(&fold.profile, symbols),
+            stamp: symbols.stamp(&fold.profile.fingerprint().to_string(), fold.group.as_str()),
+            aggregate: first.aggregate.times(number),
+            min_unit: first.aggregate.clone(),
+            gangs: Some(gangs.iter().map(|gang| gang.need.clone()).collect()),
+            need: Arc::new(fold),
+        })
+    }
+
+    /// Forgets everything when there are far more forms than a demand of so many rows can use.
+    pub(crate) fn bound(&mut self, rows: usize) {
+        if self.by_size.len() > 2 * rows + 1024 {
+            self.by_size.clear();
+        }
+    }
 }
 
 /// What of the fleet is known to hold a gang, so that equal gangs ask once.
 #[derive(Default)]
-struct Reach {
-    free: Map<(ProfileIx, Lanes), bool>,
-    home: Map<(ClusterIx, ProfileIx, Lanes), bool>,
+struct Reach<'d> {
+    free: Map<(ProfileIx, &'d Lanes), bool>,
 }
 
 /// The demand of one pass.
+#[derive(Default)]
 pub(crate) struct Plan {
-    /// Rows that stay as they came, in precedence order.
-    kept: Vec<RowIx>,
+    /// Rows of the table that stay as they came, and the folds of sets of which every gang folds.
+    rows: Vec<RowIx>,
+    /// Other folds.
+    made: Vec<Row>,
     /// A gang that stays wants one host, and the classes do not tell hosts apart yet.
     pub(crate) needs_hosts: bool,
 }
 
-impl Folds {
-    /// Forgets everything, before texts and profiles are numbered anew.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
+impl Plan {
     /// Sorts the demand into what folds and what does not.
-    pub(crate) fn plan(
-        &mut self,
+    pub(crate) fn of(
         fleet: &Fleet,
         demand: &Demand,
+        forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
-    ) -> Plan {
-        self.rows.clear();
-        self.forms.values_mut().for_each(|form| form.used = false);
-        let mut plan = Plan { kept: Vec::new(), needs_hosts: false };
+    ) -> Self {
+        let mut plan = Self::default();
         let mut reach = Reach::default();
-        let mut places: Map<(ClusterIx, StampIx), usize> = Map::default();
-        for (ix, row) in demand.in_order() {
-            if matching.same(row.profile).is_none() {
-                plan.kept.push(ix);
-                continue;
-            }
-            matching.look(row.profile, &fleet.classes);
-            if reach.folds(fleet, matching, row) {
-                self.fold(ix, row, &mut places, symbols, matching);
-            } else {
-                let by_host = row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
-                plan.needs_hosts |= by_host && !symbols.distinct_hosts;
-                plan.kept.push(ix);
+        // Folds that are not those of one whole set.
+        let mut parts: Map<(ClusterIx, StampIx), Vec<&Row>> = Map::default();
+        for wants in demand.wants() {
+            plan.rows.extend(&wants.plain);
+            for set in &wants.sets {
+                let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
+                let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
+                matching.look(first.profile, &fleet.classes);
+                let fits = reach.holds(fleet, matching, first);
+                let folds = |row: &Row| fits && keeps_whole(fleet, row);
+                if fits && !set.shared && rows().all(|(_, row)| folds(row)) {
+                    plan.rows.push(set.fold);
+                    continue;
+                }
+                for (ix, row) in rows() {
+                    if folds(row) {
+                        parts.entry((fold.cluster, fold.stamp)).or_default().push(row);
+                    } else {
+                        let by_host =
+                            row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
+                        plan.needs_hosts |= by_host && !symbols.distinct_hosts;
+                        plan.rows.push(ix);
+                    }
+                }
             }
         }
-        for row in &mut self.rows {
-            let order = |ix: &RowIx| {
-                demand.row(*ix).map(|gang| (gang.arrival, gang.key.fingerprint, gang.key.group.clone()))
-            };
-            row.gangs.sort_by_cached_key(order);
-            row.aggregate = symbols.dimensions.lanes(&row.need.aggregate);
+        for mut gangs in parts.into_values() {
+            gangs.sort_by_key(|row| (row.arrival(), row.need.profile.fingerprint(), row.need.group.clone()));
+            plan.made.extend(forms.fold(&gangs, symbols, matching));
         }
-        self.forms.retain(|_, form| {
-            if !form.used {
-                matching.release(form.compiled);
-            }
-            form.used
-        });
         plan
     }
 
+    /// Lets go of the profiles of what was made for this plan alone.
+    pub(crate) fn end(self, matching: &mut Matching) {
+        self.made.iter().for_each(|row| matching.release(row.profile));
+    }
+
     /// All rows of a plan in precedence order.
-    pub(crate) fn rows<'a>(&'a self, plan: &Plan, demand: &'a Demand) -> Vec<&'a Row> {
-        let mut rows: Vec<&Row> = plan.kept.iter().filter_map(|ix| demand.row(*ix)).collect();
-        if !self.rows.is_empty() {
-            rows.extend(&self.rows);
-            // One long run in order and a short one after it.
-            rows.sort_by(|a, b| a.order().cmp(&b.order()));
-        }
-        rows
-    }
-
-    fn fold(
-        &mut self,
-        ix: RowIx,
-        gang: &Row,
-        places: &mut Map<(ClusterIx, StampIx), usize>,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
-    ) {
-        let size = (gang.key.fingerprint, gang.aggregate.clone());
-        let form = self.forms.entry(size).or_insert_with(|| {
-            let profile = Arc::new(plain(&gang.need.profile));
-            Form {
-                compiled: matching.retain(&profile, symbols),
-                profile,
-                group: group(&gang.need.aggregate),
-                used: false,
-            }
-        });
-        form.used = true;
-        let fold = Need {
-            profile: form.profile.clone(),
-            aggregate: gang.need.aggregate.clone(),
-            min_unit: gang.need.aggregate.clone(),
-            group: form.group.clone(),
-            arrival: Some(gang.arrival),
+    pub(crate) fn rows<'a>(&'a self, demand: &'a Demand, symbols: &Symbols) -> Vec<&'a Row> {
+        let ranks = symbols.cluster_ranks();
+        let kept = self.rows.iter().filter_map(|ix| demand.row(*ix));
+        let order = |row: &Row| {
+            (row.precedence, row.arrival(), ranks[row.cluster.at()], row.need.profile.fingerprint())
         };
-        let key = fold.key(&gang.key.cluster);
-        let (cluster, stamp) = symbols.destination(&key);
-        if let Some(place) = places.get(&(cluster, stamp)) {
-            self.rows[*place].join(ix, gang);
-            return;
-        }
-        places.insert((cluster, stamp), self.rows.len());
-        self.rows.push(Row {
-            need: Arc::new(fold),
-            key,
-            arrival: gang.arrival,
-            cluster,
-            profile: form.compiled,
-            stamp,
-            aggregate: gang.aggregate.clone(),
-            min_unit: gang.aggregate.clone(),
-            gangs: vec![ix],
+        let mut keyed: Vec<_> = kept.chain(&self.made).map(|row| (order(row), row)).collect();
+        keyed.sort_unstable_by(|(a, left), (b, right)| {
+            a.cmp(b).then_with(|| left.need.group.cmp(&right.need.group))
         });
+        keyed.into_iter().map(|(_, row)| row).collect()
     }
 }
 
-impl Row {
-    /// One more gang in a fold.
-    fn join(&mut self, ix: RowIx, gang: &Self) {
-        self.arrival = earliest(Some(self.arrival), Some(gang.arrival)).unwrap_or_default();
-        let need = Arc::make_mut(&mut self.need);
-        need.aggregate = need.aggregate.add(&gang.need.aggregate);
-        need.arrival = Some(self.arrival);
-        self.gangs.push(ix);
-    }
+/// Whether no machine serves the gang already as one of several.
+fn keeps_whole(fleet: &Fleet, row: &Row) -> bool {
+    let pools = &fleet.pools;
+    let own = pools.own_bound(row.cluster, row.stamp).iter();
+    let own = own.chain(pools.own_creating(row.cluster, row.stamp));
+    own.map(|ix| pools.get(*ix).class).all(|class| fleet.classes.capacity(class).covers(&row.aggregate))
 }
 
-impl Reach {
-    /// Whether some machine within reach holds the whole gang, and none serves it already as one of several.
-    fn folds(&mut self, fleet: &Fleet, matching: &Matching, row: &Row) -> bool {
+impl<'d> Reach<'d> {
+    /// Whether some machine within reach of the row's cluster holds the whole gang.
+    fn holds(&mut self, fleet: &Fleet, matching: &Matching, row: &'d Row) -> bool {
         let whole = |class: ClassIx| fleet.classes.capacity(class).covers(&row.aggregate);
-        let size = (row.profile, row.aggregate.clone());
-        let free = *self.free.entry(size).or_insert_with(|| {
+        let free = *self.free.entry((row.profile, &row.aggregate)).or_insert_with(|| {
             matching.classes(row.profile).iter().any(|class| {
                 let supply = fleet.classes.get(*class).supply;
                 (supply.idle > 0 || supply.speculative > 0) && whole(*class)
             })
         });
-        let size = (row.cluster, row.profile, row.aggregate.clone());
         let pools = &fleet.pools;
-        let fits = free
-            || *self.home.entry(size).or_insert_with(|| {
-                let home = pools.bound(row.cluster).iter().chain(pools.creating(row.cluster));
-                let mut classes = home.map(|ix| pools.get(*ix).class);
-                classes.any(|class| matching.matches(row.profile, class) && whole(class))
-            });
-        let own = pools.own_bound(row.cluster, row.stamp);
-        let own = own.iter().chain(pools.own_creating(row.cluster, row.stamp));
-        fits && own.map(|ix| pools.get(*ix).class).all(whole)
+        let mut home = pools.bound(row.cluster).iter().chain(pools.creating(row.cluster));
+        free || home.any(|ix| {
+            let class = pools.get(*ix).class;
+            matching.matches(row.profile, class) && whole(class)
+        })
     }
 }
 

@@ -111,6 +111,8 @@ pub(crate) struct Symbols {
     key_texts: Vec<Arc<str>>,
     values: Interner,
     stamps: Map<(ValueIx, ValueIx), StampIx>,
+    /// Fingerprint and group by [`StampIx`], but for the first.
+    stamped: Vec<(ValueIx, ValueIx)>,
     hosts: Set<ValueIx>,
     /// Some gang wants one host: classes tell all hostnames apart.
     pub(crate) distinct_hosts: bool,
@@ -130,6 +132,7 @@ impl Default for Symbols {
             key_texts: Vec::new(),
             values,
             stamps: Map::default(),
+            stamped: Vec::new(),
             hosts: Set::default(),
             distinct_hosts: false,
             dimensions: Dimensions::default(),
@@ -194,14 +197,36 @@ impl Symbols {
         if self.distinct_hosts || text.is_empty() {
             return self.value(text);
         }
+        if self.hosts.is_empty() {
+            return ValueIx::OTHER_HOST;
+        }
         let value = self.values.get(text).map(ValueIx);
         value.filter(|value| self.hosts.contains(value)).unwrap_or(ValueIx::OTHER_HOST)
     }
 
     pub(crate) fn stamp(&mut self, fingerprint: &str, group: &str) -> StampIx {
         let pair = (self.value(fingerprint), self.value(group));
-        let next = StampIx::new(self.stamps.len() + 1);
-        *self.stamps.entry(pair).or_insert(next)
+        let next = StampIx::new(self.stamped.len() + 1);
+        *self.stamps.entry(pair).or_insert_with(|| {
+            self.stamped.push(pair);
+            next
+        })
+    }
+
+    pub(crate) fn name(&self, cluster: ClusterIx) -> &ClusterId {
+        &self.names[cluster.at()]
+    }
+
+    /// The number of what `old` numbers so.
+    pub(crate) fn renumbered_cluster(&mut self, cluster: ClusterIx, old: &Self) -> ClusterIx {
+        self.cluster(old.name(cluster))
+    }
+
+    /// The number of what `old` numbers so.
+    pub(crate) fn renumbered_stamp(&mut self, stamp: StampIx, old: &Self) -> StampIx {
+        let pair = stamp.at().checked_sub(1).and_then(|at| old.stamped.get(at));
+        let texts = pair.and_then(|(f, g)| Some((old.value_text(*f)?, old.value_text(*g)?)));
+        texts.map_or(StampIx::NONE, |(fingerprint, group)| self.stamp(fingerprint, group))
     }
 
     /// Where a machine for this Need goes, and what it is stamped with there.

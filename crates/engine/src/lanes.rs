@@ -65,8 +65,8 @@ pub(crate) type LaneSet = SmallVec<[usize; 2]>;
 
 /// A vector of amounts in internal units; lanes beyond its end are zero. The last lane of a vector fresh from
 /// [`Dimensions::lanes`] is positive, so that equal vectors are equal values.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Lanes(SmallVec<[i64; 6]>);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Lanes(SmallVec<[i64; 4]>);
 
 impl Lanes {
     pub(crate) fn get(&self, lane: usize) -> i64 {
@@ -149,7 +149,7 @@ impl Lanes {
 
 /// A sum of capacities, wide enough to be exact.
 #[derive(Debug, Default)]
-pub(crate) struct Sum(SmallVec<[i128; 6]>);
+pub(crate) struct Sum(SmallVec<[i128; 4]>);
 
 impl Sum {
     pub(crate) fn add(&mut self, capacity: &Lanes) {

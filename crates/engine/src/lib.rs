@@ -14,6 +14,7 @@ mod event;
 mod explain;
 mod fleet;
 mod fold;
+mod ids;
 mod intern;
 mod lanes;
 mod matching;
@@ -25,10 +26,11 @@ mod phase2;
 mod phase3;
 mod place;
 mod policy;
+mod shape;
 mod verdict;
 
 pub use decision::{
-    Action, ActionKind, Candidate, Decisions, GangVerdict, MatchingSupply, Preemption, SameVerdict,
+    Action, ActionKind, Candidate, Decisions, GangVerdict, Gangs, MatchingSupply, Preemption, SameVerdict,
     Shortfall, UnmetReason, Verdict,
 };
 pub use engine::Engine;

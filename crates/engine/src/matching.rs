@@ -248,7 +248,7 @@ mod tests {
             let (mut symbols, mut matching, mut classes) =
                 (Symbols::default(), Matching::default(), Classes::default());
             let ix = matching.retain(&profile, &mut symbols);
-            let class = classes.join(&machine, &mut symbols);
+            let class = crate::class::class_of(&machine, &mut classes, &mut symbols);
             matching.look(ix, &classes);
             assert_eq!(matching.matches(ix, class), *expected, "memo of {profile:?}");
         }

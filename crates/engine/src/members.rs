@@ -3,11 +3,15 @@
 //! A pool is what a phase walks. All members of a pool are equal to every Need but for the id, so a test that fails
 //! for one fails for all, and one cursor a pass tells which of them are taken.
 
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use crate::class::ClassIx;
 use crate::intern::{ClusterIx, Map, StampIx, index};
-use crate::place::Place;
+use crate::place::{Place, PlaceIx, Places};
 
 index! {
     /// A pool.
@@ -25,10 +29,16 @@ impl PoolIx {
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) class: ClassIx,
-    pub(crate) place: Place,
+    pub(crate) place: PlaceIx,
     /// Sorted by rank once settled.
-    members: Vec<Slot>,
+    members: SmallVec<[Slot; 4]>,
+    /// Where this pool is in the list of its cluster or kind, and in that of its Need.
+    listed: [u32; 2],
     dirty: bool,
+    /// Some member left since the last settling.
+    shrunk: bool,
+    /// Of some Configured member it may be known since when it is excess.
+    pub(crate) clocks: bool,
 }
 
 impl Pool {
@@ -38,20 +48,39 @@ impl Pool {
     }
 }
 
-type Few = SmallVec<[PoolIx; 4]>;
+/// What a list of pools has in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Listing {
+    Draining,
+    CreatingForAnyone,
+    Bound(ClusterIx),
+    OwnBound(ClusterIx, StampIx),
+    Creating(ClusterIx),
+    OwnCreating(ClusterIx, StampIx),
+}
+
+impl Listing {
+    /// The lists that a pool is in.
+    fn of(place: Place) -> [Option<Self>; 2] {
+        match place {
+            Place::Idle | Place::Held | Place::Speculative => [None, None],
+            Place::Bound(b) => [Some(Self::Bound(b.cluster)), Some(Self::OwnBound(b.cluster, b.stamp))],
+            Place::CreatingFor { cluster, stamp, .. } => {
+                [Some(Self::Creating(cluster)), Some(Self::OwnCreating(cluster, stamp))]
+            }
+            Place::CreatingForAnyone => [Some(Self::CreatingForAnyone), None],
+            Place::Draining(_) => [Some(Self::Draining), None],
+        }
+    }
+}
 
 /// All pools with the ways to find them. Lists are in no particular order.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     all: Vec<Pool>,
     free: Vec<PoolIx>,
-    by_key: Map<(ClassIx, Place), PoolIx>,
-    bound: Map<ClusterIx, Vec<PoolIx>>,
-    own_bound: Map<(ClusterIx, StampIx), Few>,
-    creating: Map<ClusterIx, Vec<PoolIx>>,
-    own_creating: Map<(ClusterIx, StampIx), Few>,
-    draining: Vec<PoolIx>,
-    creating_for_anyone: Vec<PoolIx>,
+    index: HashTable<PoolIx>,
+    lists: Map<Listing, SmallVec<[PoolIx; 4]>>,
     dirty: Vec<PoolIx>,
 }
 
@@ -70,56 +99,68 @@ impl Pools {
         self.all.iter().map(|pool| u32::try_from(pool.members.len()).unwrap_or(u32::MAX))
     }
 
-    pub(crate) fn find(&self, class: ClassIx, place: Place) -> Option<PoolIx> {
-        self.by_key.get(&(class, place)).copied()
+    pub(crate) fn find(&self, class: ClassIx, place: PlaceIx) -> Option<PoolIx> {
+        let is_it = |ix: &PoolIx| (self.all[ix.at()].class, self.all[ix.at()].place) == (class, place);
+        self.index.find(hash(class, place), is_it).copied()
+    }
+
+    fn list(&self, listing: Listing) -> &[PoolIx] {
+        self.lists.get(&listing).map_or(&[], |list| list)
     }
 
     /// The bound pools of a cluster.
     pub(crate) fn bound(&self, cluster: ClusterIx) -> &[PoolIx] {
-        self.bound.get(&cluster).map_or(&[], |list| list)
+        self.list(Listing::Bound(cluster))
     }
 
     /// The bound pools with a Need's stamps.
     pub(crate) fn own_bound(&self, cluster: ClusterIx, stamp: StampIx) -> &[PoolIx] {
-        self.own_bound.get(&(cluster, stamp)).map_or(&[], |list| list)
+        self.list(Listing::OwnBound(cluster, stamp))
     }
 
     /// The pools that are created for any Need of a cluster.
     pub(crate) fn creating(&self, cluster: ClusterIx) -> &[PoolIx] {
-        self.creating.get(&cluster).map_or(&[], |list| list)
-    }
-
-    /// The pools that drain for a preemption, or for a reason that nobody knows.
-    pub(crate) fn draining(&self) -> &[PoolIx] {
-        &self.draining
-    }
-
-    /// Every bound pool, in no particular order.
-    pub(crate) fn all_bound(&self) -> impl Iterator<Item = PoolIx> {
-        self.bound.values().flatten().copied()
+        self.list(Listing::Creating(cluster))
     }
 
     /// The pools that are created for a Need.
     pub(crate) fn own_creating(&self, cluster: ClusterIx, stamp: StampIx) -> &[PoolIx] {
-        self.own_creating.get(&(cluster, stamp)).map_or(&[], |list| list)
+        self.list(Listing::OwnCreating(cluster, stamp))
+    }
+
+    /// The pools that drain for a preemption, or for a reason that nobody knows.
+    pub(crate) fn draining(&self) -> &[PoolIx] {
+        self.list(Listing::Draining)
     }
 
     /// The pools that are created for nobody known.
     pub(crate) fn creating_for_anyone(&self) -> &[PoolIx] {
-        &self.creating_for_anyone
+        self.list(Listing::CreatingForAnyone)
+    }
+
+    /// Every pool with machines, in no particular order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (PoolIx, &Pool)> {
+        let pools = self.all.iter().enumerate().filter(|(_, pool)| !pool.members.is_empty());
+        pools.map(|(position, pool)| (PoolIx::new(position), pool))
     }
 
     /// Adds a machine. The caller records the pool it goes to, and settles before the next pass.
-    pub(crate) fn join(&mut self, slot: Slot, class: ClassIx, place: Place) -> PoolIx {
-        let ix = self.find(class, place).unwrap_or_else(|| self.open(class, place));
+    pub(crate) fn join(&mut self, slot: Slot, class: ClassIx, place: PlaceIx, places: &Places) -> PoolIx {
+        let ix = self.find(class, place).unwrap_or_else(|| self.open(class, place, places));
         self.all[ix.at()].members.push(slot);
         self.touch(ix);
         ix
     }
 
+    /// Says whether clocks of excess may run in a pool.
+    pub(crate) fn set_clocks(&mut self, ix: PoolIx, clocks: bool) {
+        self.all[ix.at()].clocks = clocks;
+    }
+
     /// Notes that a member is leaving.
     pub(crate) fn leave(&mut self, ix: PoolIx) {
         if ix != PoolIx::NONE {
+            self.all[ix.at()].shrunk = true;
             self.touch(ix);
         }
     }
@@ -132,76 +173,73 @@ impl Pools {
         }
     }
 
-    fn open(&mut self, class: ClassIx, place: Place) -> PoolIx {
-        let pool = Pool { class, place, members: Vec::new(), dirty: false };
-        let ix = if let Some(ix) = self.free.pop() {
-            self.all[ix.at()] = pool;
-            ix
-        } else {
-            self.all.push(pool);
-            PoolIx::new(self.all.len() - 1)
+    fn open(&mut self, class: ClassIx, place: PlaceIx, places: &Places) -> PoolIx {
+        let mut pool = Pool {
+            class,
+            place,
+            members: SmallVec::new(),
+            listed: [0; 2],
+            dirty: false,
+            shrunk: false,
+            clocks: false,
         };
-        self.by_key.insert((class, place), ix);
-        match place {
-            Place::Idle | Place::Speculative => {}
-            Place::Bound(binding) => {
-                self.bound.entry(binding.cluster).or_default().push(ix);
-                self.own_bound.entry((binding.cluster, binding.stamp)).or_default().push(ix);
+        let ix = self.free.pop().unwrap_or_else(|| PoolIx::new(self.all.len()));
+        for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
+            if let Some(listing) = listing {
+                let list = self.lists.entry(listing).or_default();
+                pool.listed[which] = u32::try_from(list.len()).unwrap_or(u32::MAX);
+                list.push(ix);
             }
-            Place::CreatingFor { cluster, stamp, .. } => {
-                self.creating.entry(cluster).or_default().push(ix);
-                self.own_creating.entry((cluster, stamp)).or_default().push(ix);
-            }
-            Place::CreatingForAnyone => self.creating_for_anyone.push(ix),
-            Place::Draining(_) => self.draining.push(ix),
         }
+        if ix.at() == self.all.len() {
+            self.all.push(pool);
+        } else {
+            self.all[ix.at()] = pool;
+        }
+        let all = &self.all;
+        self.index.insert_unique(hash(class, place), ix, |ix| hash(all[ix.at()].class, all[ix.at()].place));
         ix
     }
 
-    fn close(&mut self, ix: PoolIx) {
-        let Pool { class, place, .. } = self.all[ix.at()];
-        self.by_key.remove(&(class, place));
-        self.free.push(ix);
-        match place {
-            Place::Idle | Place::Speculative => {}
-            Place::Bound(binding) => {
-                if let Some(list) = self.bound.get_mut(&binding.cluster) {
-                    list.retain(|other| *other != ix);
-                }
-                forget(&mut self.own_bound, (binding.cluster, binding.stamp), ix);
-            }
-            Place::CreatingFor { cluster, stamp, .. } => {
-                if let Some(list) = self.creating.get_mut(&cluster) {
-                    list.retain(|other| *other != ix);
-                }
-                forget(&mut self.own_creating, (cluster, stamp), ix);
-            }
-            Place::CreatingForAnyone => self.creating_for_anyone.retain(|other| *other != ix),
-            Place::Draining(_) => self.draining.retain(|other| *other != ix),
+    fn close(&mut self, ix: PoolIx, places: &Places) {
+        let Pool { class, place, listed, .. } = self.all[ix.at()];
+        if let Ok(entry) = self.index.find_entry(hash(class, place), |other| *other == ix) {
+            entry.remove();
         }
+        for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
+            let Some(listing) = listing else { continue };
+            let Some(list) = self.lists.get_mut(&listing) else { continue };
+            let position = listed[which] as usize;
+            list.swap_remove(position);
+            if let Some(moved) = list.get(position) {
+                self.all[moved.at()].listed[which] = listed[which];
+            } else if list.is_empty() {
+                self.lists.remove(&listing);
+            }
+        }
+        self.free.push(ix);
     }
 
     /// Brings every changed pool in order; empty ones go. `pool_of` and `rank` are columns by [`Slot`].
-    pub(crate) fn settle(&mut self, pool_of: &[PoolIx], rank: &[u32]) {
+    pub(crate) fn settle(&mut self, pool_of: &[PoolIx], rank: &[u32], places: &Places) {
         for ix in std::mem::take(&mut self.dirty) {
             let pool = &mut self.all[ix.at()];
             pool.dirty = false;
+            if std::mem::take(&mut pool.shrunk) {
+                pool.members.retain(|slot| pool_of[slot.at()] == ix);
+            }
+            if !pool.members.is_sorted_by_key(|slot| rank[slot.at()]) {
+                pool.members.sort_unstable_by_key(|slot| rank[slot.at()]);
+            }
             // A slot may have left and come back: it is then listed twice.
-            pool.members.retain(|slot| pool_of[slot.at()] == ix);
-            pool.members.sort_by_key(|slot| rank[slot.at()]);
             pool.members.dedup();
             if pool.members.is_empty() {
-                self.close(ix);
+                self.close(ix, places);
             }
         }
     }
 }
 
-fn forget(lists: &mut Map<(ClusterIx, StampIx), Few>, key: (ClusterIx, StampIx), ix: PoolIx) {
-    if let Some(list) = lists.get_mut(&key) {
-        list.retain(|other| *other != ix);
-        if list.is_empty() {
-            lists.remove(&key);
-        }
-    }
+fn hash(class: ClassIx, place: PlaceIx) -> u64 {
+    FxBuildHasher.hash_one((class, place))
 }

@@ -82,6 +82,25 @@ impl Claim {
     }
 }
 
+/// All claims of a pass that is over.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    by_slot: Vec<Claim>,
+    free: Vec<u32>,
+}
+
+impl Claims {
+    /// Whether some Need has claimed the machine.
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
+    }
+
+    /// How many machines of a pool nobody claimed.
+    pub(crate) fn free(&self, pool: PoolIx) -> u32 {
+        self.free[pool.at()]
+    }
+}
+
 /// What a visitor did with a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -117,9 +136,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The claims of all Needs, by slot.
-    pub(crate) fn into_claims(self) -> Vec<bool> {
-        self.claims.into_iter().map(|claim| claim.row().is_some()).collect()
+    /// The claims of all Needs.
+    pub(crate) fn into_claims(self) -> Claims {
+        Claims { by_slot: self.claims, free: self.free }
     }
 
     /// How often a single machine was looked at so far.
@@ -173,7 +192,7 @@ impl<'a> Pass<'a> {
         let cursor = &mut self.cursor[ix.at()];
         *cursor = (*cursor).min(position);
         if std::mem::take(&mut self.exhausted[ix.at()])
-            && let Place::Bound(binding) = pool.place
+            && let Place::Bound(binding) = self.fleet.place(ix)
         {
             self.open.entry(binding.cluster).or_default().push(ix);
         }

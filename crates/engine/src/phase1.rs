@@ -74,7 +74,7 @@ enum First {
 pub(crate) fn run(pass: &mut Pass<'_>) -> Vec<Outcome> {
     let rows = pass.rows;
     let mut outcomes = Vec::with_capacity(rows.len());
-    for equals in rows.chunk_by(|a, b| a.need.precedence() == b.need.precedence()) {
+    for equals in rows.chunk_by(|a, b| a.precedence == b.precedence) {
         let start = outcomes.len();
         let mut first_round = Vec::with_capacity(equals.len());
         for (position, row) in (start..).zip(equals) {

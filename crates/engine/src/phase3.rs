@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use bigfleet_types::{MachineState, UnixNanos};
+use bigfleet_types::UnixNanos;
 
 use crate::decision::{Action, ActionKind};
 use crate::fleet::Fleet;
-use crate::intern::ClusterIx;
-use crate::members::Slot;
+use crate::intern::Symbols;
+use crate::members::{PoolIx, Slot};
+use crate::pass::Claims;
 use crate::phase2::Taken;
-use crate::place::stamped_reclamation;
+use crate::place::Place;
 use crate::policy::Policy;
 
 /// What the phase found.
@@ -20,6 +21,8 @@ pub(crate) struct Releases {
     pub(crate) actions: Vec<Action>,
     /// The earliest time after this pass at which more would go, if nothing else changed.
     pub(crate) next_deadline: Option<UnixNanos>,
+    /// At how many machines the phase looked.
+    pub(crate) looked_at: u64,
 }
 
 impl Releases {
@@ -33,67 +36,89 @@ impl Releases {
     }
 }
 
-/// Runs the phase. `claimed` is by slot, `heard` by cluster: it has spoken.
+/// Runs the phase. `heard` is by cluster: it has spoken.
 pub(crate) fn run(
     fleet: &mut Fleet,
-    claimed: &[bool],
+    symbols: &Symbols,
+    claims: &Claims,
     taken: &Taken,
     heard: &[bool],
-    cluster_ranks: &[u32],
     policy: &Policy,
     now: UnixNanos,
 ) -> Releases {
     let mut releases = Releases::default();
-    let (mut excess, mut deletes): (Vec<(ClusterIx, Slot)>, Vec<Slot>) = Default::default();
-    for position in 0..fleet.in_id_order().len() {
-        let slot = fleet.in_id_order()[position];
-        match (fleet.state(slot), fleet.cluster(slot)) {
-            (MachineState::Configured, Some(cluster)) => {
-                // The clock stands still while demand that is not known does not make a machine excess.
-                if claimed[slot.at()] || !heard[cluster.at()] {
-                    fleet.clear_excess(slot);
+    let (mut excess, mut deletes): (Vec<Slot>, Vec<Slot>) = Default::default();
+    for position in 0..fleet.pools.len() {
+        let ix = PoolIx::new(position);
+        match fleet.place(ix) {
+            Place::Bound(binding) if !binding.configuring => {
+                let spoken = heard[binding.cluster.at()];
+                if !fleet.pools.get(ix).clocks && (!spoken || claims.free(ix) == 0) {
                     continue;
                 }
-                let since = fleet.start_excess(slot, now);
-                if fleet.releasable(slot)
-                    && !taken.has(slot)
-                    && releases.is_due(since, policy.reclaim_after, now)
-                {
-                    excess.push((cluster, slot));
+                let mut clocks = false;
+                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
+                for at in 0..fleet.pools.get(ix).members().len() {
+                    let slot = fleet.pools.get(ix).members()[at];
+                    // The clock stands still while demand that is not known does not make a machine excess.
+                    if claims.has(slot) || !spoken {
+                        fleet.clear_excess(slot);
+                        continue;
+                    }
+                    clocks = true;
+                    let since = fleet.start_excess(slot, now);
+                    if fleet.releasable(slot)
+                        && !taken.has(slot)
+                        && releases.is_due(since, policy.reclaim_after, now)
+                    {
+                        excess.push(slot);
+                    }
                 }
+                fleet.pools.set_clocks(ix, clocks);
             }
-            (MachineState::Idle, _) if !claimed[slot.at()] && !taken.has(slot) && fleet.releasable(slot) => {
-                let hold = policy.idle_hold(fleet.capacity_type(slot));
-                if let (Some(hold), Some(since)) = (hold, fleet.idle_since(slot))
-                    && releases.is_due(since, hold, now)
-                {
-                    deletes.push(slot);
+            Place::Idle | Place::Held if claims.free(ix) > 0 => {
+                let Some(hold) = policy.idle_hold(fleet.capacity_type(ix)) else { continue };
+                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
+                for slot in fleet.pools.get(ix).members() {
+                    if !claims.has(*slot)
+                        && fleet.releasable(*slot)
+                        && !taken.has(*slot)
+                        && fleet.idle_since(*slot).is_some_and(|since| releases.is_due(since, hold, now))
+                    {
+                        deletes.push(*slot);
+                    }
                 }
             }
             _ => {}
         }
     }
-    excess.sort_by_cached_key(|(cluster, slot)| {
-        let reclamation = fleet.machine(*slot).map(|machine| stamped_reclamation(machine));
-        (cluster_ranks[cluster.at()], Reverse(fleet.price(*slot)), reclamation, Reverse(fleet.rank(*slot)))
+    let ranks = symbols.cluster_ranks();
+    excess.sort_by_cached_key(|slot| {
+        let pool = fleet.pool(*slot);
+        let (cluster, reclamation) = match fleet.place(pool) {
+            Place::Bound(binding) => (Some(ranks[binding.cluster.at()]), Some(binding.reclamation)),
+            _ => (None, None),
+        };
+        (cluster, Reverse(fleet.price(pool)), reclamation, Reverse(fleet.rank(*slot)))
     });
-    let reclaims = excess.iter().map(|(_, slot)| (ActionKind::Reclaim, *slot, policy.reclaim_grace));
+    deletes.sort_unstable_by_key(|slot| fleet.rank(*slot));
+    let reclaims = excess.iter().map(|slot| (ActionKind::Reclaim, *slot, policy.reclaim_grace));
     let deletes = deletes.iter().map(|slot| (ActionKind::Delete, *slot, Duration::ZERO));
-    releases.actions =
-        reclaims.chain(deletes).filter_map(|(kind, slot, grace)| action(fleet, kind, slot, grace)).collect();
+    let actions =
+        reclaims.chain(deletes).map(|(kind, slot, grace)| action(fleet, symbols, kind, slot, grace));
+    releases.actions = actions.collect();
     releases
 }
 
-fn action(fleet: &Fleet, kind: ActionKind, slot: Slot, grace: Duration) -> Option<Action> {
-    let machine = fleet.machine(slot)?;
-    let cluster = machine.cluster.clone().filter(|_| kind == ActionKind::Reclaim);
-    Some(Action {
+fn action(fleet: &Fleet, symbols: &Symbols, kind: ActionKind, slot: Slot, grace: Duration) -> Action {
+    let cluster = fleet.cluster(slot).filter(|_| kind == ActionKind::Reclaim);
+    Action {
         kind,
-        machine: machine.id.clone(),
-        cluster,
+        machine: fleet.ids.id(slot),
+        cluster: cluster.map(|cluster| symbols.name(cluster).clone()),
         need: None,
         need_key: None,
         grace,
         preemptor_priority: 0,
-    })
+    }
 }

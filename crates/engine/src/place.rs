@@ -3,7 +3,53 @@
 use bigfleet_types::{Machine, MachineState, NanoDollars, StampedPenalty};
 
 use crate::event::{Eligibility, Facts, Purpose};
-use crate::intern::{ClusterIx, StampIx, Symbols};
+use crate::intern::{ClusterIx, Map, StampIx, Symbols, index};
+
+index! {
+    /// A place.
+    PlaceIx;
+}
+
+impl PlaceIx {
+    /// That of [`Place::Idle`].
+    pub(crate) const IDLE: Self = Self(0);
+    /// That of [`Place::Speculative`].
+    pub(crate) const SPECULATIVE: Self = Self(1);
+}
+
+/// All places that some machine is or was in. They are only ever added; a fresh start drops the empty ones.
+#[derive(Debug)]
+pub(crate) struct Places {
+    numbers: Map<Place, PlaceIx>,
+    all: Vec<Place>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let mut places = Self { numbers: Map::default(), all: Vec::new() };
+        places.number(Place::Idle);
+        places.number(Place::Speculative);
+        places
+    }
+}
+
+impl Places {
+    pub(crate) fn number(&mut self, place: Place) -> PlaceIx {
+        let next = PlaceIx::new(self.all.len());
+        *self.numbers.entry(place).or_insert_with(|| {
+            self.all.push(place);
+            next
+        })
+    }
+
+    pub(crate) fn get(&self, ix: PlaceIx) -> Place {
+        self.all[ix.at()]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
 
 /// Where machines of a class are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,6 +58,8 @@ pub(crate) enum Place {
     Idle,
     /// Not bought yet.
     Speculative,
+    /// Idle, but not for anybody now. It may still be released.
+    Held,
     /// Configured or Configuring in a cluster.
     Bound(Binding),
     /// Being created for a known Need.
@@ -49,13 +97,36 @@ pub(crate) enum Drain {
 }
 
 impl Place {
+    /// The same place in other numbers.
+    pub(crate) fn renumbered(self, old: &Symbols, new: &mut Symbols) -> Self {
+        match self {
+            Self::Idle | Self::Speculative | Self::Held | Self::CreatingForAnyone => self,
+            Self::Bound(binding) => Self::Bound(Binding {
+                cluster: new.renumbered_cluster(binding.cluster, old),
+                stamp: new.renumbered_stamp(binding.stamp, old),
+                ..binding
+            }),
+            Self::CreatingFor { cluster, stamp, creditable } => Self::CreatingFor {
+                cluster: new.renumbered_cluster(cluster, old),
+                stamp: new.renumbered_stamp(stamp, old),
+                creditable,
+            },
+            Self::Draining(Drain::For { cluster, stamp, priority }) => Self::Draining(Drain::For {
+                cluster: new.renumbered_cluster(cluster, old),
+                stamp: new.renumbered_stamp(stamp, old),
+                priority,
+            }),
+            Self::Draining(Drain::Unknown) => self,
+        }
+    }
+
     /// Whether a machine here may count as supply of whom it is for.
     pub(crate) fn is_creditable(self) -> bool {
         match self {
             Self::Bound(binding) => binding.creditable,
             Self::CreatingFor { creditable, .. } => creditable,
             Self::CreatingForAnyone => true,
-            Self::Idle | Self::Speculative | Self::Draining(_) => false,
+            Self::Idle | Self::Speculative | Self::Held | Self::Draining(_) => false,
         }
     }
 }
@@ -63,11 +134,6 @@ impl Place {
 /// The penalty of a stamp; none counts as nothing.
 fn penalty(stamped: Option<StampedPenalty>) -> StampedPenalty {
     stamped.unwrap_or(StampedPenalty::Finite(NanoDollars::ZERO))
-}
-
-/// The reclamation penalty that a machine is stamped with.
-pub(crate) fn stamped_reclamation(machine: &Machine) -> StampedPenalty {
-    penalty(machine.attribution.reclamation)
 }
 
 /// Where the phases find a machine; `None` when none of them has a use for it.
@@ -82,7 +148,7 @@ pub(crate) fn place(
         return None;
     }
     match machine.state {
-        MachineState::Idle => acquirable.then_some(Place::Idle),
+        MachineState::Idle => Some(if acquirable { Place::Idle } else { Place::Held }),
         MachineState::Speculative => acquirable.then_some(Place::Speculative),
         MachineState::Configured | MachineState::Configuring => Some(Place::Bound(Binding {
             cluster: cluster?,
@@ -90,7 +156,7 @@ pub(crate) fn place(
             stamp: stamp(machine, symbols),
             priority: machine.attribution.priority.unwrap_or(0),
             interruption: penalty(machine.attribution.interruption),
-            reclamation: stamped_reclamation(machine),
+            reclamation: penalty(machine.attribution.reclamation),
             attributed: !machine.attribution.is_empty(),
             creditable,
             preemptible: preemptible && machine.state == MachineState::Configured,

@@ -3,9 +3,9 @@
 use bigfleet_types::MachineState;
 
 use crate::decision::{
-    Candidate, GangVerdict, MatchingSupply, Preemption, SameVerdict, Shortfall, UnmetReason, Verdict,
+    Candidate, Gangs, MatchingSupply, Preemption, SameVerdict, Shortfall, UnmetReason, Verdict,
 };
-use crate::demand::{Demand, Row};
+use crate::demand::Row;
 use crate::intern::{Map, Symbols};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::ProfileIx;
@@ -23,13 +23,7 @@ pub(crate) struct Verdicts {
 
 impl Verdicts {
     /// The verdict of one row.
-    pub(crate) fn of(
-        &mut self,
-        pass: &mut Pass<'_>,
-        demand: &Demand,
-        row: &Row,
-        outcome: &Outcome,
-    ) -> Verdict {
+    pub(crate) fn of(&mut self, pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Verdict {
         let satisfied = outcome.residual.is_zero();
         let supply = (!satisfied).then(|| self.supply(pass, row));
         let dimensions = &pass.symbols.dimensions;
@@ -40,8 +34,8 @@ impl Verdicts {
         });
         Verdict {
             need: row.need.clone(),
-            key: row.key.clone(),
-            arrival: row.arrival,
+            key: row.key(pass.symbols),
+            arrival: row.arrival(),
             satisfied,
             residual: dimensions.resources(&outcome.residual),
             claimed: count(outcome.claimed().count()),
@@ -51,7 +45,7 @@ impl Verdicts {
             supply,
             same: outcome.choice.as_ref().map(|choice| same(pass.symbols, choice)),
             preemption,
-            gangs: gangs(pass, demand, row, outcome),
+            gangs: gangs(pass, row, outcome),
         }
     }
 
@@ -115,29 +109,23 @@ fn same(symbols: &Symbols, choice: &Choice) -> SameVerdict {
 }
 
 /// Of a folded Need's gangs the first are satisfied, as many as its machines hold.
-fn gangs(pass: &Pass<'_>, demand: &Demand, row: &Row, outcome: &Outcome) -> Vec<GangVerdict> {
-    if row.gangs.is_empty() {
-        return Vec::new();
-    }
+fn gangs(pass: &Pass<'_>, row: &Row, outcome: &Outcome) -> Gangs {
+    let Some(needs) = &row.gangs else { return Gangs::default() };
     let whole = |slot| pass.fleet.capacity(slot).whole_units(&row.min_unit);
     let covered = outcome.claimed().map(whole).fold(0, i64::saturating_add);
-    let satisfied = outcome.residual.is_zero();
-    let gangs = (0i64..).zip(row.gangs.iter().filter_map(|ix| demand.row(*ix)));
-    gangs
-        .map(|(position, gang)| GangVerdict {
-            need: gang.need.clone(),
-            key: gang.key.clone(),
-            arrival: gang.arrival,
-            satisfied: satisfied || position < covered,
-        })
-        .collect()
+    let covered = usize::try_from(covered).unwrap_or(0);
+    Gangs {
+        cluster: Some(pass.symbols.name(row.cluster).clone()),
+        needs: Some(needs.clone()),
+        satisfied: if outcome.residual.is_zero() { needs.len() } else { covered.min(needs.len()) },
+    }
 }
 
 /// What no phase could meet, in the order of the report.
 pub(crate) fn shortfalls(symbols: &Symbols, rows: &[&Row], outcomes: &[Outcome]) -> Vec<Shortfall> {
     let unresolved = rows.iter().zip(outcomes).filter_map(|(row, outcome)| {
         Some(Shortfall {
-            key: row.key.clone(),
+            key: row.key(symbols),
             need: row.need.clone(),
             deficit: symbols.dimensions.resources(outcome.unresolved.as_ref()?),
             preempted: !outcome.victims.is_empty(),

@@ -19,6 +19,7 @@ mod flight;
 mod guard;
 mod hints;
 mod inventory;
+mod laps;
 mod ledger;
 mod notes;
 mod notify;
@@ -44,7 +45,7 @@ use bigfleet_types::{Machine, MachineId, MachineState, NeedKey, UnixNanos};
 
 pub use board::WorkKey;
 pub use config::{Config, StuckAfter};
-pub use ledger::Deficit;
+pub use ledger::{Deficit, ProfileDeficit};
 
 use crate::io::{Input, Output};
 use crate::metrics::Metrics;
@@ -278,6 +279,12 @@ impl Control {
     /// The deficits that last, by key.
     pub fn shortfalls(&self) -> impl Iterator<Item = (&NeedKey, &Deficit)> {
         self.ledger.shortfalls()
+    }
+
+    /// The deficits that last by profile, as they are reported: by priority, then age, the greatest first; at most 100.
+    #[must_use]
+    pub fn reported_shortfalls(&self) -> Vec<ProfileDeficit> {
+        self.ledger.report()
     }
 
     /// The metrics that this core feeds.

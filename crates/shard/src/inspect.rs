@@ -90,10 +90,11 @@ fn order(published: &Published, cluster: Option<&ClusterId>) -> Vec<Place> {
     }
     rows.sort_by_cached_key(|&(i, gang)| {
         let verdict = &verdicts[i];
-        let gang = gang.map(|gang| &verdict.gangs[gang]);
-        let arrival = gang.map_or(verdict.arrival, |gang| gang.arrival);
-        let key = gang.map_or(&verdict.key, |gang| &gang.key);
-        (Reverse(verdict.need.profile.priority()), arrival, key.clone())
+        let (arrival, key) = match gang.and_then(|gang| verdict.gangs.get(gang)) {
+            Some(gang) => (gang.arrival, gang.key),
+            None => (verdict.arrival, verdict.key.clone()),
+        };
+        (Reverse(verdict.need.profile.priority()), arrival, key)
     });
     rows
 }
@@ -115,9 +116,9 @@ fn frames(
         let verdict = &published.decisions.verdicts[i];
         let age = published.unmet_age.get(i).copied().unwrap_or(0);
         let row = view(verdict, age, published.notes.get(&i));
-        Frame::Need(match gang {
+        Frame::Need(match gang.and_then(|gang| verdict.gangs.get(gang)) {
             None => row,
-            Some(gang) => gang_view(row, &verdict.gangs[gang]),
+            Some(gang) => gang_view(row, &gang),
         })
     });
     let frames = std::iter::once(Frame::Header(header)).chain(needs);

@@ -74,8 +74,8 @@ fn float_owned<const N: usize>(
 }
 
 metrics! {
-    cycle_duration_seconds: Histogram = seconds_a, "Time of one cycle";
-    cycle_phase_duration_seconds: Histograms<1> = family_a, "Time of one cycle by phase; phase1 is the whole decision, reconcile the time to apply what came in since the cycle before";
+    cycle_duration_seconds: Histogram = seconds_a, "Time of one cycle, with the time to apply what came in since the one before";
+    cycle_phase_duration_seconds: Histograms<1> = family_a, "Time of one cycle by phase, which sum to it; reconcile is the time to apply what came in since the cycle before, snapread to index it";
     provisioning_latency_seconds: Histogram = seconds_b, "From a Need becoming unmet to its first Configured machine";
     configure_phase_seconds: Histogram = seconds_b, "From the start of a Bootstrap to Configured, successes only";
     request_bootstrap_seconds: Histogram = seconds_b, "Round trip of a bootstrap request to the operator, successes only";

@@ -1,12 +1,15 @@
 //! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
 
+mod bench;
 mod e2e;
 mod guards;
 mod kill9;
 mod licenses;
+mod mutants;
 mod properties;
 mod schema;
 mod test;
+mod traces;
 mod workspace;
 
 use std::process::ExitCode;
@@ -35,6 +38,8 @@ enum Command {
     },
     /// Checks licences, banned crates and sources of everything that is linked in (needs cargo-deny).
     Licenses,
+    /// Writes the golden traces of the simulator and the shard anew, for a person to review with `git diff`.
+    Traces,
     /// Kills the shard and the provider at random points while demand moves, and looks at what becomes of the fleet.
     Kill9 {
         /// How many points.
@@ -44,12 +49,25 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Changes the phases of the engine in many small ways, one at a time, and sees whether a test notices (needs
+    /// cargo-mutants).
+    Mutants {
+        /// How many changes.
+        #[arg(long, default_value_t = 200)]
+        sample: usize,
+        /// Which ones.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Checks the invariants of decisions on many random worlds; the test command takes 256 of each.
     Properties {
         /// How many worlds a property.
         #[arg(long, default_value_t = 100_000)]
         cases: u32,
     },
+    /// Measures BigFleet on this machine, with release builds.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// BigFleet on a real Kubernetes, on loopback: builds etcd, kube-apiserver and the rest once (needs Go), starts them,
     /// and takes our programs through a story with checks.
     E2e(e2e::Options),
@@ -67,8 +85,11 @@ fn main() -> ExitCode {
         Command::Guards => guards::run(),
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
+        Command::Traces => traces::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
+        Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases } => properties::run(cases),
+        Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
         Command::E2eBoot { folder } => e2e::boot::run(&folder),
     };

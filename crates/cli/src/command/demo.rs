@@ -15,7 +15,7 @@ const OWN: &[Flag] = &[
         name: "scenario",
         kind: Kind::Text,
         default: Some(""),
-        help: "Play a story and check its claims: move (machines travel from one cluster to another) or saturate (more demand than owned machines)",
+        help: "Play a story and check its claims: move (machines travel from one cluster to another), saturate (more demand than owned machines) or critical (batch gives way to what matters most)",
     },
     Flag {
         name: "exit",
@@ -151,7 +151,7 @@ fn settings(values: &Values) -> Result<Settings, Failure> {
         (true, true) => return Err(usage("--exit: contradicts --keep; give one of them".to_owned())),
         (true, false) if scenario.is_none() => {
             return Err(usage(
-                "--exit: ends with a scenario; give --scenario move or --scenario saturate".to_owned(),
+                "--exit: ends with a scenario; give --scenario move, saturate or critical".to_owned(),
             ));
         }
         (true, false) => Afterwards::Exit,
@@ -222,8 +222,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        assert!(refused(&["--scenario=critical"]).contains("not written yet"));
-        assert!(refused(&["--scenario=dance"]).contains("move, saturate"));
+        assert!(refused(&["--scenario=dance"]).contains("move, saturate, critical"));
         assert!(refused(&["--exit"]).starts_with("--exit: "));
         assert!(refused(&["--scenario=move", "--exit", "--keep"]).starts_with("--exit: contradicts --keep"));
         assert!(refused(&["--onprem=100000"]).starts_with("--onprem: "));

@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) cluster: String,
     /// The tag of the engine's phase.
     pub(crate) reason: String,
+    /// The grace of a drain; 0 for other actions.
+    pub(crate) grace_seconds: u64,
     pub(crate) outcome: String,
     pub(crate) detail: String,
 }

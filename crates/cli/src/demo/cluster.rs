@@ -24,23 +24,24 @@ pub(crate) const MOST_LEVELS: u32 = 40;
 /// How long a bootstrap blob may be used.
 const BLOB_TTL: Duration = Duration::from_secs(600);
 
-/// The two kinds of demand.
+/// The kinds of demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
     /// Priority 100; an interruption costs nothing.
     Batch,
     /// Priority 100,000; an interruption costs 50 cents.
     Production,
+    /// Priority 1,000,000; an interruption costs $16.
+    Critical,
 }
 
 impl Tier {
-    pub(crate) const ALL: [Self; 2] = [Self::Batch, Self::Production];
-
     /// The name of its deployment.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Batch => "batch",
             Self::Production => "production",
+            Self::Critical => "critical",
         }
     }
 
@@ -48,6 +49,7 @@ impl Tier {
         let (priority, interruption) = match self {
             Self::Batch => (100, None),
             Self::Production => (100_000, Some("0.5".to_owned())),
+            Self::Critical => (1_000_000, Some("16".to_owned())),
         };
         let requests = [("cpu", "1"), ("memory", "4Gi")];
         PodSpec {
@@ -73,16 +75,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster that wants `batch` and `production` levels. Nobody serves it yet.
+    /// A cluster with these tiers, which wants so many levels of each. Nobody serves it yet.
     pub(crate) fn start(
         name: &str,
-        (batch, production): (u32, u32),
+        opening: &[(Tier, u32)],
         clock: Arc<dyn Clock>,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let id = ClusterId::parse(name).with_context(|| format!("cluster {name}"))?;
         let memory = MemoryCluster::start(id, Config::default(), clock, stop.clone());
-        let opening = BTreeMap::from([(Tier::Batch, batch), (Tier::Production, production)]);
+        let opening: BTreeMap<Tier, u32> = opening.iter().copied().collect();
         for (tier, level) in &opening {
             memory.apply_deployment(Deployment {
                 namespace: "demo".to_owned(),
@@ -122,7 +124,12 @@ impl Cluster {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much of a tier it wants.
+    /// Its tiers and how much of each it wants.
+    pub(crate) fn demand(&self) -> Vec<(Tier, u32)> {
+        self.levels().iter().map(|(tier, level)| (*tier, *level)).collect()
+    }
+
+    /// How much of a tier it wants; nothing of one that it does not have.
     pub(crate) fn level(&self, tier: Tier) -> u32 {
         self.levels().get(&tier).copied().unwrap_or(0)
     }

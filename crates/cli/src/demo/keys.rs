@@ -37,7 +37,7 @@ pub(crate) const HELP: [(&str, &str); 9] = [
     ("k", "kill a machine of the cluster, as a spot reclaim would"),
     ("p", "pause: the file PAUSE stops every action; again to go on"),
     ("b", "break the provider: every call fails; again to heal it"),
-    ("s", "play a scenario: m move, a saturate"),
+    ("s", "play a scenario: m move, a saturate, c critical"),
     ("0", "back to the demand of the beginning"),
     ("?", "this help"),
     ("q", "quit"),
@@ -53,6 +53,7 @@ pub(crate) fn command(event: &Event, overlay: Overlay) -> Option<Command> {
         return match (overlay, code) {
             (Overlay::Scenarios, KeyCode::Char('m')) => Some(Command::Play(Scenario::Move)),
             (Overlay::Scenarios, KeyCode::Char('a')) => Some(Command::Play(Scenario::Saturate)),
+            (Overlay::Scenarios, KeyCode::Char('c')) => Some(Command::Play(Scenario::Critical)),
             (_, KeyCode::Char('q')) => Some(Command::Quit),
             _ => Some(Command::Show(Overlay::None)),
         };

@@ -10,7 +10,7 @@ use bigfleet_types::{CapacityType, MachineState};
 use tokio::sync::watch;
 
 use super::audit::{Entry, Tail};
-use super::cluster::{Cluster, Tier};
+use super::cluster::Cluster;
 use super::picture::{ActionLine, ClassLine, ClusterLine, Picture, STATES, UnmetLine};
 use super::world::{World, state};
 use crate::ctl::fleet;
@@ -121,8 +121,9 @@ impl Observer {
         let now: Vec<ClusterLine> = self.world.clusters().iter().map(cluster_line).collect();
         for (at, cluster) in now.iter().enumerate() {
             let before = self.last.clusters.get(at);
-            if before.is_none_or(|before| before.levels != cluster.levels) {
-                let tiers = Tier::ALL.map(|tier| format!("{tier} {}", cluster.level(tier)));
+            if before.is_none_or(|before| before.demand != cluster.demand) {
+                let tiers: Vec<_> =
+                    cluster.demand.iter().map(|(tier, level)| format!("{tier} {level}")).collect();
                 lines.push(format!(
                     "demand {}: {} ({} pods)",
                     cluster.name,
@@ -207,7 +208,7 @@ fn cluster_line(cluster: &Cluster) -> ClusterLine {
     let view = cluster.memory().view();
     ClusterLine {
         name: cluster.name().to_owned(),
-        levels: Tier::ALL.map(|tier| cluster.level(tier)),
+        demand: cluster.demand(),
         wanted: cluster.pods_wanted(),
         running: view.pods_in(PodPhase::Running),
         pending: view.pods_in(PodPhase::Pending),

@@ -38,8 +38,8 @@ pub(crate) struct Picture {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClusterLine {
     pub(crate) name: String,
-    /// Its levels, in the order of [`Tier::ALL`].
-    pub(crate) levels: [u32; 2],
+    /// Its tiers and the levels of each, in the order of their rows.
+    pub(crate) demand: Vec<(Tier, u32)>,
     pub(crate) wanted: usize,
     pub(crate) running: usize,
     pub(crate) pending: usize,
@@ -76,15 +76,6 @@ pub(crate) struct UnmetLine {
     pub(crate) priority: i32,
     pub(crate) missing: String,
     pub(crate) why: String,
-}
-
-impl ClusterLine {
-    pub(crate) fn level(&self, tier: Tier) -> u32 {
-        match tier {
-            Tier::Batch => self.levels[0],
-            Tier::Production => self.levels[1],
-        }
-    }
 }
 
 impl Picture {

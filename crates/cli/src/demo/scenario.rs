@@ -1,6 +1,7 @@
 //! Stories that the demo plays, each with claims that are checked against what the provider and the shard say, never
 //! against what the demo asked for.
 
+mod critical;
 mod r#move;
 mod saturate;
 
@@ -26,6 +27,8 @@ pub(crate) enum Scenario {
     Move,
     /// More demand than owned machines.
     Saturate,
+    /// What matters most, when no more machines can be had.
+    Critical,
 }
 
 impl Scenario {
@@ -34,8 +37,8 @@ impl Scenario {
         match name {
             "move" => Ok(Self::Move),
             "saturate" => Ok(Self::Saturate),
-            "critical" => Err("is not written yet; use move or saturate"),
-            _ => Err("is none of move, saturate"),
+            "critical" => Ok(Self::Critical),
+            _ => Err("is none of move, saturate, critical"),
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Scenario {
         f.write_str(match self {
             Self::Move => "move",
             Self::Saturate => "saturate",
+            Self::Critical => "critical",
         })
     }
 }
@@ -122,6 +126,7 @@ pub(crate) async fn play(
     let claims = match scenario {
         Scenario::Move => r#move::play(&director).await?,
         Scenario::Saturate => saturate::play(&director).await?,
+        Scenario::Critical => critical::play(&director).await?,
     };
     Ok(Report { scenario, took: began.elapsed(), claims })
 }

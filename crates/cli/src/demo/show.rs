@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::cluster::{MOST_LEVELS, Tier};
+use super::cluster::{Cluster, MOST_LEVELS, Tier};
 use super::keys::Command;
 use super::observe::Observer;
 use super::picture::Picture;
@@ -101,10 +101,12 @@ impl Show {
     }
 
     async fn carry_out(&mut self, command: Command) -> anyhow::Result<()> {
-        let rows = self.world.clusters().len() * Tier::ALL.len();
-        let (at, tier) = self.choice.demand();
         let world = Arc::clone(&self.world);
-        let cluster = &world.clusters()[at];
+        let tiers = |cluster: &Cluster| cluster.demand().into_iter().map(|(tier, _)| tier);
+        let rows: Vec<(&Cluster, Tier)> =
+            world.clusters().iter().flat_map(|cluster| tiers(cluster).map(move |t| (cluster, t))).collect();
+        let Some(&(cluster, tier)) = rows.get(self.choice.row) else { return Ok(()) };
+        let rows = rows.len();
         match command {
             Command::Previous => self.choice.row = (self.choice.row + rows - 1) % rows,
             Command::Next => self.choice.row = (self.choice.row + 1) % rows,

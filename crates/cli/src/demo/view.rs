@@ -9,30 +9,22 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::cluster::Tier;
 use super::keys::{HELP, Overlay};
 use super::picture::Picture;
 
 /// What the person at the keys has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Choice {
-    /// A row of the demand table: two tiers a cluster.
+    /// A row of the demand table: one for each tier of a cluster.
     pub(crate) row: usize,
     pub(crate) overlay: Overlay,
-}
-
-impl Choice {
-    /// The chosen cluster's place and tier.
-    pub(crate) fn demand(self) -> (usize, Tier) {
-        (self.row / Tier::ALL.len(), Tier::ALL[self.row % Tier::ALL.len()])
-    }
 }
 
 /// The width of the demand table with its border, and of both tables side by side.
 const DEMAND_WIDTH: u16 = 60;
 const TABLES_WIDTH: u16 = DEMAND_WIDTH + 78;
 /// Heights of the tables with their borders.
-const DEMAND_HEIGHT: u16 = 9;
+const DEMAND_HEIGHT: u16 = 10;
 const MACHINES_HEIGHT: u16 = 10;
 
 /// Where everything goes.
@@ -129,6 +121,7 @@ fn help(frame: &mut Frame<'_>, picture: &Picture) {
 fn scenarios(frame: &mut Frame<'_>) {
     let lines = [
         "m  move: demand leaves cluster-a and comes to cluster-b; machines travel, nothing is bought",
+        "c  critical: no more machines can be had, and batch gives way to what matters more",
         "a  saturate: more demand than owned machines; spot and on-demand machines are bought",
         "",
         "any other key: none of them. One that plays already ends.",

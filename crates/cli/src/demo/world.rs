@@ -21,13 +21,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::audit::{Entry, Tail};
-use super::cluster::{Cluster, Hosts};
+use super::cluster::{Cluster, Hosts, Tier};
 use super::scrape;
 use crate::ctl::fleet;
 
-/// The clusters, with their levels of batch and of production at first.
-pub(crate) const CLUSTERS: [(&str, (u32, u32)); 3] =
-    [("cluster-a", (6, 16)), ("cluster-b", (6, 0)), ("cluster-c", (6, 0))];
+/// The clusters, with their tiers and how many levels they want of each at first.
+const CLUSTERS: [(&str, &[(Tier, u32)]); 3] = [
+    ("cluster-a", &[(Tier::Batch, 6), (Tier::Production, 16)]),
+    ("cluster-b", &[(Tier::Batch, 6), (Tier::Production, 0)]),
+    ("cluster-c", &[(Tier::Batch, 6), (Tier::Production, 0), (Tier::Critical, 0)]),
+];
 /// How long one question over the wire may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 

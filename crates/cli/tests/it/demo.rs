@@ -229,6 +229,22 @@ fn move_takes_machines_from_one_cluster_to_another_under_the_default_rails() {
 }
 
 #[test]
+fn critical_takes_machines_from_batch_when_nothing_can_be_bought() {
+    let mut demo = Demo::plain(&["--scenario", "critical", "--exit", "--scenario-timeout=10m"]);
+    let status = demo.ends();
+    assert_eq!(status.code(), Some(0), "{}", demo.seen);
+    for line in [
+        "bought 2 on-demand; spot $0.10, on demand $0.38",
+        ": a more important Need waits (success)",
+        "action Preempt ",
+        "42 evicted, 42 wait; others undisturbed: true",
+        "scenario critical holds: 6 claims",
+    ] {
+        assert!(demo.seen.contains(line), "{line:?} is not in\n{}", demo.seen);
+    }
+}
+
+#[test]
 fn a_claim_that_fails_is_a_failure() {
     // Nothing is offered as spot, so none can be bought.
     let sizes = ["--aws-spot=0", "--gcp-spot=0", "--onprem=30"];
@@ -259,7 +275,6 @@ fn a_story_that_never_ends_is_a_failure() {
 #[test]
 fn what_is_not_there_yet_is_refused() {
     for (args, text) in [
-        (["--scenario=critical", "--exit"], "not written yet"),
         (["--scenario=move", "--dashboard-addr=:0"], "no dashboard yet"),
         (["--scenario=move", "--tls-cert=x"], "no TLS yet"),
     ] {

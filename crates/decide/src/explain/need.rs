@@ -31,7 +31,7 @@ pub(super) fn tell(page: &mut Page, explained: &NeedExplanation, decisions: &Dec
     if let Some(same) = &verdict.same {
         domain(page, same);
     }
-    for gang in &verdict.gangs {
+    for gang in verdict.gangs.iter() {
         let state = if gang.satisfied { "satisfied" } else { "unsatisfied" };
         page.line(1, format_args!("folds       {}, {state}", name(&gang.key)));
     }

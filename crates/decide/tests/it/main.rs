@@ -4,6 +4,7 @@
 mod accepted;
 mod examples;
 mod explained;
+mod fuzzed;
 mod oracle;
 mod permutations;
 mod printed;

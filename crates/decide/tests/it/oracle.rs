@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bigfleet_decide::{Input, Report};
-use bigfleet_engine::{Action, Decisions, GangVerdict, Shortfall, Verdict};
+use bigfleet_engine::{Action, Decisions, Gangs, Shortfall, Verdict};
 use bigfleet_oracle as oracle;
 use bigfleet_types::{Need, NeedKey, PenaltyBucket, Profile, Resources};
 
@@ -16,7 +16,9 @@ pub(crate) fn decide(input: &Input) -> Report {
         policy: input.policy.clone(),
         now: input.now,
     };
-    Report::new(input, decisions(oracle::decide(&world)))
+    let outcome = oracle::decide(&world);
+    let claimed = outcome.claimed.iter().cloned().collect();
+    Report::new(input, decisions(input, outcome), claimed)
 }
 
 /// A Need of which no more is printed than the oracle tells.
@@ -31,7 +33,7 @@ pub(crate) fn need(key: &NeedKey, priority: i32) -> Arc<Need> {
     })
 }
 
-fn decisions(outcome: oracle::Outcome) -> Decisions {
+fn decisions(input: &Input, outcome: oracle::Outcome) -> Decisions {
     let actions = outcome.actions.into_iter().map(|action| {
         assert_eq!(action.reason, action.kind.reason());
         Action {
@@ -52,23 +54,33 @@ fn decisions(outcome: oracle::Outcome) -> Decisions {
     });
     Decisions {
         actions: actions.collect(),
-        verdicts: outcome.verdicts.into_iter().map(verdict).collect(),
+        verdicts: outcome.verdicts.into_iter().map(|of| verdict(input, of)).collect(),
         shortfalls: shortfalls.collect(),
-        claimed: outcome.claimed.into_iter().collect(),
     }
 }
 
-fn verdict(verdict: oracle::Verdict) -> Verdict {
+fn verdict(input: &Input, verdict: oracle::Verdict) -> Verdict {
     let count = |number: usize| u32::try_from(number).unwrap();
-    let gangs = verdict.members.into_iter().map(|member| {
-        let cluster = verdict.key.cluster.clone();
-        let key = NeedKey { cluster, fingerprint: member.fingerprint, group: member.group };
-        let need = need(&key, verdict.priority);
-        GangVerdict { need, key, arrival: Default::default(), satisfied: member.satisfied }
-    });
+    let satisfied = verdict.members.iter().filter(|member| member.satisfied).count();
+    assert!(verdict.members[..satisfied].iter().all(|member| member.satisfied));
+    let gang = |member: &oracle::MemberVerdict| {
+        let key = NeedKey {
+            cluster: verdict.key.cluster.clone(),
+            fingerprint: member.fingerprint,
+            group: member.group.clone(),
+        };
+        let (_, rows) = input.demand.iter().find(|(cluster, _)| *cluster == key.cluster).unwrap();
+        Arc::new(rows.iter().find(|need| need.key(&key.cluster) == key).unwrap().clone())
+    };
+    let gangs: Arc<[Arc<Need>]> = verdict.members.iter().map(gang).collect();
+    let gangs = if gangs.is_empty() {
+        Gangs::default()
+    } else {
+        Gangs::new(verdict.key.cluster.clone(), gangs, satisfied)
+    };
     Verdict {
         need: need(&verdict.key, verdict.priority),
-        gangs: gangs.collect(),
+        gangs,
         key: verdict.key,
         arrival: Default::default(),
         satisfied: verdict.satisfied,

@@ -34,7 +34,7 @@ fn vector(pairs: &[(&str, &str)]) -> Resources {
 
 #[test]
 fn nothing_prints_empty_lists() {
-    let printed = Report::new(&Input::default(), Decisions::default()).to_json().unwrap();
+    let printed = Report::new(&Input::default(), Decisions::default(), vec![]).to_json().unwrap();
     let expected = "{\n  \"format\": \"bigfleet.decision/v1\",\n  \"actions\": [],\n  \"deferred\": [],\n  \"needs\": [],\n  \"shortfalls\": [],\n  \"claimedMachineIds\": []\n}\n";
     assert_eq!(printed, expected);
 }
@@ -42,8 +42,8 @@ fn nothing_prints_empty_lists() {
 #[test]
 fn only_quotes_backslashes_and_control_characters_are_escaped() {
     let id = "\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}<>&'\u{e4}\u{2028}\u{1f600}";
-    let decisions = Decisions { claimed: vec![MachineId::trusted(id)], ..Decisions::default() };
-    let printed = Report::new(&Input::default(), decisions).to_json().unwrap();
+    let claimed = vec![MachineId::trusted(id)];
+    let printed = Report::new(&Input::default(), Decisions::default(), claimed).to_json().unwrap();
     let expected = "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}<>&'\u{e4}\u{2028}\u{1f600}\"";
     assert!(printed.contains(expected), "{printed}");
 }
@@ -60,7 +60,7 @@ fn lists_are_sorted_by_bytes_and_numbered_as_emitted() {
     let mut actions: Vec<Action> = kinds.iter().map(|kind| action(*kind, "gpu-2")).collect();
     actions.extend(["gpu-10", "\u{e4}", "z"].map(|id| action(ActionKind::Delete, id)));
     let decisions = Decisions { actions, ..Decisions::default() };
-    let report = Report::new(&Input::default(), decisions);
+    let report = Report::new(&Input::default(), decisions, vec![]);
 
     let order: Vec<(u64, &str, &str)> =
         report.actions.iter().map(|a| (a.seq, a.kind.name(), a.machine.as_str())).collect();
@@ -83,7 +83,7 @@ fn an_unmet_need_and_its_quantities() {
         need: need(&key("c", 0xab, "g\n"), i32::MIN),
         key: key("c", 0xab, "g\n"),
         arrival: Default::default(),
-        gangs: vec![],
+        gangs: Default::default(),
         satisfied: false,
         residual: vector(&[
             ("memory", "1.5Gi"),
@@ -101,7 +101,7 @@ fn an_unmet_need_and_its_quantities() {
         preemption: None,
     };
     let decisions = Decisions { verdicts: vec![verdict], ..Decisions::default() };
-    let printed = Report::new(&Input::default(), decisions).to_json().unwrap();
+    let printed = Report::new(&Input::default(), decisions, vec![]).to_json().unwrap();
     let expected = r#"  "needs": [
     {
       "cluster": "c",

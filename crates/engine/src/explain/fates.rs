@@ -82,7 +82,7 @@ impl<'p, 'a> Fates<'p, 'a> {
         let mut wanted = row.aggregate.clone();
         wanted.raise(&missing);
         let mut left = missing;
-        let acquired = pass.fleet.in_id_order().iter().filter(|slot| {
+        let acquired = pass.fleet.ids.in_order().iter().filter(|slot| {
             claims[slot.at()] == Some(position)
                 && matches!(pass.fleet.state(**slot), MachineState::Idle | MachineState::Speculative)
         });
@@ -124,8 +124,7 @@ impl<'p, 'a> Fates<'p, 'a> {
         let mut standings: Map<ClassIx, (Option<usize>, ClassKey)> = Map::default();
         let mut classes: BTreeMap<ClassKey, (ClassIx, FatesOfClass)> = BTreeMap::new();
         let mut rivals: BTreeMap<usize, u32> = BTreeMap::new();
-        for slot in fleet.in_id_order() {
-            let Some(machine) = fleet.machine(*slot) else { continue };
+        for slot in fleet.ids.in_order() {
             let (class, state) = (fleet.class(*slot), fleet.state(*slot));
             let (failing, key) = standings.entry(class).or_insert_with(|| self.class_key(class));
             let rule = self.rule(*slot, *failing);
@@ -139,7 +138,7 @@ impl<'p, 'a> Fates<'p, 'a> {
                 rule,
                 state,
                 machines: 0,
-                first: machine.id.clone(),
+                first: fleet.ids.id(*slot),
             });
             fate.machines += 1;
         }
@@ -162,7 +161,7 @@ impl<'p, 'a> Fates<'p, 'a> {
 
     fn rival(&self, by: usize, machines: u32) -> Rival {
         let row = self.pass.rows[by];
-        let key: NeedKey = row.key.clone();
+        let key: NeedKey = row.key(self.pass.symbols);
         Rival { key, priority: row.need.profile.priority(), machines }
     }
 
@@ -213,7 +212,7 @@ impl<'p, 'a> Fates<'p, 'a> {
         }
         let fleet = self.pass.fleet;
         let pool = fleet.pool(slot);
-        if pool == PoolIx::NONE {
+        if pool == PoolIx::NONE || fleet.place(pool) == Place::Held {
             let state = fleet.state(slot);
             let draining =
                 state == MachineState::Draining && fleet.eligibility(slot) != Eligibility::WITHHELD;
@@ -226,7 +225,7 @@ impl<'p, 'a> Fates<'p, 'a> {
                 requirement.map(|requirement| requirement.key.clone()).unwrap_or_default(),
             );
         }
-        let place = fleet.pools.get(pool).place;
+        let place = fleet.place(pool);
         if !self.is_own(place) && !fleet.capacity(slot).covers(&self.row.min_unit) {
             return Rule::BelowMinUnit;
         }
@@ -281,7 +280,7 @@ impl<'p, 'a> Fates<'p, 'a> {
     fn is_claimed_before(&self, slot: Slot, place: Place) -> bool {
         let Some(by) = self.claims[slot.at()] else { return false };
         let other = self.pass.rows[by];
-        let equal = other.need.precedence() == self.row.need.precedence();
+        let equal = other.precedence == self.row.precedence;
         let own = matches!(place, Place::Bound(binding)
             if (binding.cluster, binding.stamp) == (other.cluster, other.stamp));
         by < self.position || equal && own

@@ -127,17 +127,15 @@ fn alternatives(pass: &mut Pass<'_>, position: usize, outcome: &Outcome, without
     }
     barred.into_iter().for_each(|slot| pass.unclaim(slot));
     found.truncate(RUNNERS_UP);
-    let alternative = |slot: Slot| {
-        Some(Alternative {
-            machine: pass.fleet.machine(slot)?.id.clone(),
-            kind: match pass.fleet.state(slot) {
-                MachineState::Idle => ActionKind::Bootstrap,
-                _ => ActionKind::Provision,
-            },
-            cost: cost(pass, row, pass.fleet.class(slot)),
-        })
+    let alternative = |slot: Slot| Alternative {
+        machine: pass.fleet.ids.id(slot),
+        kind: match pass.fleet.state(slot) {
+            MachineState::Idle => ActionKind::Bootstrap,
+            _ => ActionKind::Provision,
+        },
+        cost: cost(pass, row, pass.fleet.class(slot)),
     };
-    found.into_iter().filter_map(alternative).collect()
+    found.into_iter().map(alternative).collect()
 }
 
 /// Whom a row would preempt, one by one, if the first and those found so far were not there.
@@ -166,15 +164,14 @@ fn next_victims(
 }
 
 fn victim(pass: &Pass<'_>, position: usize, slot: Slot, heard: &[bool], policy: &Policy) -> Option<Victim> {
-    let machine = pass.fleet.machine(slot)?;
     let claimed_by = pass.claiming_row(slot);
     let spoken = pass.fleet.cluster(slot).is_some_and(|cluster| heard[cluster.at()]);
     let priority = phase2::effective_priority(pass, slot, claimed_by);
     Some(Victim {
-        machine: machine.id.clone(),
-        cluster: machine.cluster.clone(),
+        machine: pass.fleet.ids.id(slot),
+        cluster: pass.fleet.cluster(slot).map(|cluster| pass.symbols.name(cluster).clone()),
         priority,
-        claimed_by: claimed_by.map(|by| pass.rows[by].key.clone()),
+        claimed_by: claimed_by.map(|by| pass.rows[by].key(pass.symbols)),
         excess: claimed_by.is_none() && spoken,
         score: phase2::score_of(pass, slot, pass.rows[position], priority, policy),
     })
@@ -187,10 +184,10 @@ pub(super) fn release(
     action: &Action,
     policy: &Policy,
 ) -> Option<ActionExplanation> {
-    let slot = fleet.slot_of(&action.machine)?;
+    let slot = fleet.ids.find(action.machine.as_str())?;
     let why = match action.kind {
         ActionKind::Reclaim => Why::Excess {
-            reclamation: match fleet.pools.get(fleet.pool(slot)).place {
+            reclamation: match fleet.place(fleet.pool(slot)) {
                 Place::Bound(binding) => binding.reclamation,
                 _ => StampedPenalty::from(PenaltyBucket::ZERO),
             },
@@ -198,9 +195,9 @@ pub(super) fn release(
         },
         _ => Why::HoldOver {
             since: fleet.idle_since(slot)?,
-            hold: policy.idle_hold(fleet.capacity_type(slot))?,
+            hold: policy.idle_hold(fleet.capacity_type(fleet.pool(slot)))?,
         },
     };
-    let cost = EffectiveCost::new(fleet.price(slot), Probability::ZERO, PenaltyBucket::ZERO);
+    let cost = EffectiveCost::new(fleet.price(fleet.pool(slot)), Probability::ZERO, PenaltyBucket::ZERO);
     Some(ActionExplanation { action: number, cost, why })
 }

@@ -6,7 +6,7 @@ use crate::demand::Row;
 use crate::lanes::LaneSet;
 use crate::members::Slot;
 use crate::pass::{Candidates, Domain, Pass, Step, Tier};
-use crate::place::Place;
+use crate::place::PlaceIx;
 
 /// What an acquisition is confined to.
 #[derive(Debug, Clone, Copy)]
@@ -97,8 +97,8 @@ pub(super) fn candidates(pass: &mut Pass<'_>, row: &Row, tier: Tier) -> Loan {
 
 fn collect(pass: &Pass<'_>, row: &Row, tier: Tier, requested: &[usize]) -> Candidates {
     let place = match tier {
-        Tier::Idle => Place::Idle,
-        Tier::Speculative => Place::Speculative,
+        Tier::Idle => PlaceIx::IDLE,
+        Tier::Speculative => PlaceIx::SPECULATIVE,
     };
     let interruption = pass.matching.interruption(row.profile);
     let mut candidates: Candidates = pass

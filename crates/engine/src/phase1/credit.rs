@@ -43,7 +43,7 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<PoolI
         Part::CreatingForAnyone => pools.creating_for_anyone().to_vec(),
         Part::Orphans | Part::Siblings => {
             let open = pass.open_pools(row.cluster).to_vec();
-            let wanted = |ix: &PoolIx| match pools.get(*ix).place {
+            let wanted = |ix: &PoolIx| match pass.fleet.place(*ix) {
                 Place::Bound(binding) => {
                     let live = pass.is_live(binding.cluster, binding.stamp);
                     binding.stamp != row.stamp && live == (part == Part::Siblings)
@@ -53,7 +53,7 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<PoolI
             open.into_iter().filter(wanted).collect()
         }
     };
-    found.retain(|ix| pools.get(*ix).place.is_creditable());
+    found.retain(|ix| pass.fleet.place(*ix).is_creditable());
     found
 }
 
@@ -74,7 +74,7 @@ pub(super) fn pools(
                 && pass.matching.matches(row.profile, class)
                 && (part.is_own() || pass.fleet.classes.capacity(class).covers(&row.min_unit))
         })
-        .map(|ix| (keep_key(pools.get(ix), &pass.fleet.classes), ix))
+        .map(|ix| (keep_key(pass.fleet, ix), ix))
         .collect();
     keyed.sort_unstable();
     keyed

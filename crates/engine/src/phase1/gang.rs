@@ -85,7 +85,7 @@ pub(super) fn own_suffice(pass: &Pass<'_>, row: &Row, key: KeyIx) -> bool {
     let mut sums: Map<ValueIx, Lanes> = Map::default();
     for ix in pass.fleet.pools.own_bound(row.cluster, row.stamp) {
         let pool = pass.fleet.pools.get(*ix);
-        let matches = pool.place.is_creditable() && pass.matching.matches(row.profile, pool.class);
+        let matches = pass.fleet.place(*ix).is_creditable() && pass.matching.matches(row.profile, pool.class);
         if let (true, Some(value)) = (matches, pass.fleet.classes.domain(pool.class, key)) {
             let worth = pass.fleet.classes.capacity(pool.class);
             sums.entry(value).or_default().add(&worth.times(i64::from(pass.free(*ix))));
@@ -129,7 +129,7 @@ fn offers(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> {
         all.give_back(pass);
     }
     for ix in pass.fleet.pools.draining() {
-        let place = pass.fleet.pools.get(*ix).place;
+        let place = pass.fleet.place(*ix);
         if let Place::Draining(Drain::For { cluster, stamp, .. }) = place
             && (cluster, stamp) == (row.cluster, row.stamp)
         {

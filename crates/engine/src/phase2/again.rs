@@ -75,7 +75,7 @@ pub(crate) fn may_count_on(row: &Row, is_gang: bool, place: Place) -> bool {
 
 /// How good a victim a machine of this effective priority is.
 pub(crate) fn score_of(pass: &Pass<'_>, slot: Slot, row: &Row, priority: i32, policy: &Policy) -> i128 {
-    match pass.fleet.pools.get(pass.fleet.pool(slot)).place {
+    match pass.fleet.place(pass.fleet.pool(slot)) {
         Place::Bound(binding) => score::score(
             &policy.victims,
             row.need.profile.priority(),

@@ -41,7 +41,7 @@ pub(super) fn count_on(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome, defici
         let pool = pass.fleet.pools.get(*ix);
         let inside = domain.is_none_or(|domain| domain.has(pass, pool.class));
         if let (Some(part), true) =
-            (part(row, is_gang, pool.place), inside && super::suits(pass, row, pool.class))
+            (part(row, is_gang, pass.fleet.place(*ix)), inside && super::suits(pass, row, pool.class))
         {
             pools.push((part, *ix));
         }

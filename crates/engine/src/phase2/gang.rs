@@ -8,7 +8,7 @@ use crate::lanes::Lanes;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Domain, Pass};
 use crate::phase1::Outcome;
-use crate::place::Place;
+use crate::place::{Place, PlaceIx};
 use crate::policy::Policy;
 
 /// A domain that preemption would complete.
@@ -88,13 +88,13 @@ fn had(pass: &Pass<'_>, row: &Row, key: KeyIx, taken: &Taken) -> Map<ValueIx, Ve
     let unclaimed = |slot: Slot| !pass.is_claimed(slot);
     // What an equal or higher one claims is not the gang's; a gang's own claims are elsewhere.
     let outranked = |slot: Slot| {
-        let by = pass.claiming_row(slot).map(|by| pass.rows[by].need.precedence());
-        by.is_none_or(|by| by > row.need.precedence())
+        let by = pass.claiming_row(slot).map(|by| pass.rows[by].precedence);
+        by.is_none_or(|by| by > row.precedence)
     };
     let matches = |class: ClassIx| pass.matching.matches(row.profile, class);
     for ix in fleet.pools.bound(row.cluster) {
         let pool = fleet.pools.get(*ix);
-        let Place::Bound(binding) = pool.place else { continue };
+        let Place::Bound(binding) = fleet.place(*ix) else { continue };
         let usable = binding.stamp == row.stamp || suits(pass, row, pool.class);
         if binding.creditable && usable && matches(pool.class) {
             look(*ix, &outranked);
@@ -102,12 +102,12 @@ fn had(pass: &Pass<'_>, row: &Row, key: KeyIx, taken: &Taken) -> Map<ValueIx, Ve
     }
     for ix in fleet.pools.own_creating(row.cluster, row.stamp) {
         let pool = fleet.pools.get(*ix);
-        if pool.place.is_creditable() && matches(pool.class) {
+        if fleet.place(*ix).is_creditable() && matches(pool.class) {
             look(*ix, &outranked);
         }
     }
     for class in pass.matching.classes(row.profile).iter().filter(|class| suits(pass, row, **class)) {
-        for place in [Place::Idle, Place::Speculative] {
+        for place in [PlaceIx::IDLE, PlaceIx::SPECULATIVE] {
             if let Some(ix) = fleet.pools.find(*class, place) {
                 look(ix, &unclaimed);
             }
@@ -115,7 +115,7 @@ fn had(pass: &Pass<'_>, row: &Row, key: KeyIx, taken: &Taken) -> Map<ValueIx, Ve
     }
     for ix in fleet.pools.draining() {
         let pool = fleet.pools.get(*ix);
-        if suits(pass, row, pool.class) && drains::part(row, true, pool.place).is_some() {
+        if suits(pass, row, pool.class) && drains::part(row, true, fleet.place(*ix)).is_some() {
             look(*ix, &unclaimed);
         }
     }
@@ -132,7 +132,7 @@ fn carry_out(
     taken: &mut Taken,
 ) {
     for slot in &to.have {
-        if matches!(pass.fleet.pools.get(pass.fleet.pool(*slot)).place, Place::Draining(_)) {
+        if matches!(pass.fleet.place(pass.fleet.pool(*slot)), Place::Draining(_)) {
             pass.claim(*slot);
         }
     }

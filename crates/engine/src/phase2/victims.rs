@@ -57,9 +57,8 @@ impl Victims {
     /// Finds every machine that a Need of priority `highest` might preempt.
     pub(super) fn below(pass: &Pass<'_>, highest: i32, heard: &[bool]) -> Self {
         let mut by_kind: Map<Kind, Vec<Slot>> = Map::default();
-        for ix in pass.fleet.pools.all_bound() {
-            let pool = pass.fleet.pools.get(ix);
-            let Place::Bound(binding) = pool.place else { continue };
+        for (ix, pool) in pass.fleet.pools.all() {
+            let Place::Bound(binding) = pass.fleet.place(ix) else { continue };
             let spoken = heard[binding.cluster.at()];
             // A machine that lost its stamps is nobody's prey before its cluster has spoken.
             if !binding.preemptible || binding.priority >= highest || !(binding.attributed || spoken) {
@@ -219,7 +218,7 @@ impl Victims {
 
 /// The stamped priority or, if higher, that of the row that claims the machine.
 pub(crate) fn effective_priority(pass: &Pass<'_>, slot: Slot, claiming: Option<usize>) -> i32 {
-    let stamped = match pass.fleet.pools.get(pass.fleet.pool(slot)).place {
+    let stamped = match pass.fleet.place(pass.fleet.pool(slot)) {
         Place::Bound(binding) => binding.priority,
         _ => 0,
     };

@@ -3,16 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bigfleet_engine::{Decisions, Engine, Event};
+use bigfleet_engine::{Engine, Event};
 use bigfleet_oracle::{Action, MemberVerdict, Outcome, Shortfall, Verdict, World};
 use proptest::prelude::*;
 
+use crate::dsl::{Decided, pass};
 use crate::random::{Case, any_case};
 
 /// The answer that both give; panics if they differ.
 pub(crate) fn decide(world: &World) -> Outcome {
     let expected = bigfleet_oracle::decide(world);
-    assert_eq!(answer(&engine(world).decide(world.now)), comparable(&expected), "engine (left) and oracle");
+    assert_eq!(
+        answer(&pass(&mut engine(world), world.now)),
+        comparable(&expected),
+        "engine (left) and oracle"
+    );
     expected
 }
 
@@ -44,7 +49,7 @@ fn comparable(outcome: &Outcome) -> Answer {
 }
 
 /// What the engine said, in the words of the oracle.
-pub(crate) fn answer(decisions: &Decisions) -> Answer {
+pub(crate) fn answer(decisions: &Decided) -> Answer {
     let number = |count: u32| usize::try_from(count).unwrap();
     let verdicts = decisions.verdicts.iter().map(|v| Verdict {
         key: v.key.clone(),
@@ -54,7 +59,7 @@ pub(crate) fn answer(decisions: &Decisions) -> Answer {
             .iter()
             .map(|gang| MemberVerdict {
                 fingerprint: gang.key.fingerprint,
-                group: gang.key.group.clone(),
+                group: gang.key.group,
                 satisfied: gang.satisfied,
             })
             .collect(),
@@ -113,7 +118,7 @@ proptest! {
     #[test]
     fn agrees_with_the_oracle(case in any_case(24)) {
         let world = world(&case);
-        let answered = answer(&engine(&world).decide(world.now));
+        let answered = answer(&pass(&mut engine(&world), world.now));
         prop_assert_eq!(answered, comparable(&bigfleet_oracle::decide(&world)));
     }
 }

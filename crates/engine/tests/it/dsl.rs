@@ -269,9 +269,30 @@ pub(crate) fn engine(policy: Policy, machines: &[M], demands: &[(&str, &[N])]) -
     engine
 }
 
+/// Decisions and the machines that some Need claims in them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decided {
+    decisions: Decisions,
+    pub(crate) claimed: Vec<MachineId>,
+}
+
+impl std::ops::Deref for Decided {
+    type Target = Decisions;
+
+    fn deref(&self) -> &Decisions {
+        &self.decisions
+    }
+}
+
+/// One pass of an engine.
+pub(crate) fn pass(engine: &mut Engine, now: UnixNanos) -> Decided {
+    let decisions = engine.decide(now);
+    Decided { decisions, claimed: engine.claimed().collect() }
+}
+
 /// One pass at time 0 with the default policy.
-pub(crate) fn decide(machines: &[M], demands: &[(&str, &[N])]) -> Decisions {
-    engine(Policy::default(), machines, demands).decide(secs(0))
+pub(crate) fn decide(machines: &[M], demands: &[(&str, &[N])]) -> Decided {
+    pass(&mut engine(Policy::default(), machines, demands), secs(0))
 }
 
 /// `"Bootstrap m0 a"`, in emission order.
@@ -295,8 +316,8 @@ pub(crate) fn verdict<'a>(decisions: &'a Decisions, name: &str, need: &N) -> &'a
     decisions.verdicts.iter().find(|verdict| verdict.key == key).unwrap()
 }
 
-pub(crate) fn claimed(decisions: &Decisions) -> Vec<&str> {
-    decisions.claimed.iter().map(MachineId::as_str).collect()
+pub(crate) fn claimed(decided: &Decided) -> Vec<&str> {
+    decided.claimed.iter().map(MachineId::as_str).collect()
 }
 
 /// A policy that lets excess last.

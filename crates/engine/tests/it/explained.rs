@@ -1,6 +1,6 @@
 //! Explanations: complete, true, and without a trace in the decisions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bigfleet_engine::{
     ActionExplanation, ActionKind, Decisions, Explanation, Fate, NeedExplanation, Question, Rule, Why,
@@ -9,15 +9,11 @@ use bigfleet_engine::{
 use bigfleet_types::{EffectiveCost, MachineState, Operator, WhenUnsatisfiable, keys};
 use proptest::prelude::*;
 
-use crate::dsl::{M, N, NOW, cluster, decide, engine, gpu, gpu_need, gpus, machine, need, secs};
-use crate::random::{Case, any_case, any_single_need};
+use crate::dsl::{M, N, NOW, cluster, decide, engine, gpu, gpu_need, gpus, machine, need, pass, secs};
+use crate::random::{Case, any_case, any_single_need, by_id};
 
 fn all(case: &Case) -> (Decisions, Explanation) {
     case.engine().decide_explained(NOW, &Question::default())
-}
-
-fn by_id(case: &Case) -> BTreeMap<&str, &M> {
-    case.machines.iter().map(|m| (m.machine.id.as_str(), m)).collect()
 }
 
 /// How many machines shared a fate that `is` picks.
@@ -112,7 +108,8 @@ proptest! {
     #[test]
     fn an_unmet_need_is_told_the_truth(case in any_case(24)) {
         let (decisions, explanation) = all(&case);
-        let claimed: BTreeSet<_> = decisions.claimed.iter().map(|id| id.as_str()).collect();
+        let decided = pass(&mut case.engine(), NOW);
+        let claimed: BTreeSet<_> = decided.claimed.iter().map(|id| id.as_str()).collect();
         let machines = by_id(&case);
         for need in &explanation.needs {
             let verdict = &decisions.verdicts[need.verdict];
@@ -296,7 +293,7 @@ fn ex42_the_next_victims_are_the_next_in_the_order_of_scores() {
     let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("train", &[gpu_need(1_000_000, 1)])];
     let mut engine = engine(Default::default(), &fleet, demands);
     let (decisions, explanation) = engine.decide_explained(secs(0), &Question::default());
-    assert_eq!(decisions, decide(&fleet, demands));
+    assert_eq!(decisions, *decide(&fleet, demands));
     let [ActionExplanation { why: Why::Preempted { victim, next }, .. }] = &explanation.actions[..] else {
         panic!("{explanation:?}")
     };

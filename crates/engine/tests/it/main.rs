@@ -6,6 +6,7 @@
 )]
 
 mod against_oracle;
+mod bad_input;
 mod cost_and_order;
 mod demand_table;
 mod dsl;

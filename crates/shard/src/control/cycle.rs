@@ -9,6 +9,8 @@ use tracing::{info, warn};
 
 use super::Control;
 use super::flight::Work;
+use super::laps::{Lap, Laps};
+use super::ledger::ProfileDeficit;
 use super::rails;
 use crate::io::{Output, Published};
 
@@ -39,21 +41,19 @@ impl Control {
 
     /// Runs one cycle, whether or not it is due.
     pub(crate) fn run_cycle(&mut self, now: UnixNanos) {
-        let started = self.stopwatch();
+        let reconciled = std::mem::take(&mut self.reconcile_time);
+        let mut laps = Laps::begin(self.stopwatch.as_ref(), reconciled);
         self.cycle += 1;
         self.last_cycle = Some(now);
         self.dirty = false;
         let paused = self.is_paused();
         self.metrics.actuation_paused.set(i64::from(paused));
-        let reconciled = std::mem::take(&mut self.reconcile_time);
-        self.phase("reconcile", Some(reconciled));
+        laps.end(Lap::Other, self.stopwatch.as_ref());
 
-        let begun = self.stopwatch();
-        let decisions = self.engine.decide(now);
-        self.phase("phase1", since(begun, self.stopwatch()));
+        let clock = self.stopwatch.as_ref();
+        let decisions = self.engine.decide_observed(now, &mut |phase| laps.end(phase.into(), clock));
         self.deadline = self.engine.next_deadline(now).filter(|at| *at > now);
 
-        let begun = self.stopwatch();
         self.fleet.sweep();
         self.send_hints(now);
         let notes = self.notes(now, &decisions);
@@ -62,11 +62,10 @@ impl Control {
         } else {
             self.dispatch(now, &decisions);
         }
-        self.phase("emit", since(begun, self.stopwatch()));
+        laps.end(Lap::Emit, self.stopwatch.as_ref());
 
-        let begun = self.stopwatch();
         self.fill(now);
-        self.phase("execute", since(begun, self.stopwatch()));
+        laps.end(Lap::Execute, self.stopwatch.as_ref());
 
         let interval = self.config.cycle_interval;
         let unmet_age = self.ledger.update(now, interval, &decisions, notes.shortfalls, &self.fleet);
@@ -75,9 +74,8 @@ impl Control {
         let notes = notes.by_verdict;
         let published = Published { cycle: self.cycle, computed_at: now, decisions, unmet_age, notes };
         self.outputs.push_back(Output::Publish(Arc::new(published)));
-        if let Some(took) = since(started, self.stopwatch()) {
-            self.metrics.cycle_duration_seconds.observe(took.as_secs_f64());
-        }
+        laps.end(Lap::Other, self.stopwatch.as_ref());
+        laps.observe(&self.metrics);
     }
 
     /// Paused or dry run: every action is counted and recorded, none is executed.
@@ -195,38 +193,24 @@ impl Control {
         }
         let shortfalls = self.ledger.shortfalls().count();
         if shortfalls > 0 && self.seldom.allows("shortfalls", now, MINUTE) {
-            let mut worst: Vec<_> = self.ledger.shortfalls().collect();
-            worst.sort_by_key(|(key, entry)| {
-                let order = std::cmp::Reverse((entry.need.profile.priority(), entry.age));
-                (order, key.fingerprint)
-            });
-            let top: Vec<String> = worst.iter().take(3).map(|(key, _)| key.fingerprint.to_string()).collect();
-            warn!(shortfalls, profiles = top.join(" "), "demand that nothing here can meet");
+            let report = self.ledger.report();
+            let fingerprint = |entry: &ProfileDeficit| entry.need.profile.fingerprint().to_string();
+            let top: Vec<String> = report.iter().take(3).map(fingerprint).collect();
+            let lasting = report.iter().filter(|entry| entry.escalated).count();
+            warn!(shortfalls, lasting, profiles = top.join(" "), "demand that nothing here can meet");
         }
         if self.engine.demand_rows() > 1_000_000 && self.seldom.allows("rows", now, MINUTE) {
             warn!(rows = self.engine.demand_rows(), "more than a million rows of demand in one shard");
         }
     }
 
-    fn stopwatch(&self) -> Option<Duration> {
-        self.stopwatch.as_ref().map(|read| read())
-    }
-
     /// Runs `work` and books its time as reconcile time.
     pub(super) fn timed(&mut self, work: impl FnOnce(&mut Self)) {
-        let begun = self.stopwatch();
+        let read = |core: &Self| core.stopwatch.as_ref().map(|read| read());
+        let begun = read(self);
         work(self);
-        self.reconcile_time += since(begun, self.stopwatch()).unwrap_or_default();
-    }
-
-    fn phase(&self, phase: &'static str, took: Option<Duration>) {
-        if let Some(took) = took.filter(|_| self.stopwatch.is_some()) {
-            let histogram = self.metrics.cycle_phase_duration_seconds.get_or_create(&[("phase", phase)]);
-            histogram.observe(took.as_secs_f64());
+        if let (Some(begun), Some(ended)) = (begun, read(self)) {
+            self.reconcile_time += ended.saturating_sub(begun);
         }
     }
-}
-
-fn since(begun: Option<Duration>, now: Option<Duration>) -> Option<Duration> {
-    Some(now?.saturating_sub(begun?))
 }

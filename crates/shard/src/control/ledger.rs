@@ -1,5 +1,6 @@
 //! What stays unmet, for how long, and how long it takes to meet it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,24 @@ pub struct Deficit {
     pub age: u32,
 }
 
+/// How many deficits a report tells.
+const REPORTED: usize = 100;
+/// A deficit of a greater age is not a passing one.
+const ESCALATED_ABOVE: u32 = 5;
+
+/// A profile's deficits, of all clusters and groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileDeficit {
+    /// A Need of the profile.
+    pub need: Arc<Need>,
+    /// The sum of its deficits.
+    pub deficit: Resources,
+    /// The age of the oldest, in cycle intervals, from 1.
+    pub age: u32,
+    /// Whether it has lasted so long that somebody should look.
+    pub escalated: bool,
+}
+
 /// Ages and stamps. Nothing here decides anything.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -38,6 +57,27 @@ impl Ledger {
     /// The shortfalls, by key.
     pub(super) fn shortfalls(&self) -> impl Iterator<Item = (&NeedKey, &Deficit)> {
         self.shortfalls.iter()
+    }
+
+    /// The shortfalls by profile: the most important first, of these the oldest, then by fingerprint; at most 100.
+    pub(super) fn report(&self) -> Vec<ProfileDeficit> {
+        let mut profiles: BTreeMap<Fingerprint, ProfileDeficit> = BTreeMap::new();
+        for (key, entry) in &self.shortfalls {
+            let reported = profiles.entry(key.fingerprint).or_insert_with(|| ProfileDeficit {
+                need: entry.need.clone(),
+                deficit: Resources::EMPTY,
+                age: 0,
+                escalated: false,
+            });
+            reported.deficit = reported.deficit.add(&entry.deficit);
+            reported.age = reported.age.max(entry.age);
+            reported.escalated = reported.age > ESCALATED_ABOVE;
+        }
+        let mut report: Vec<ProfileDeficit> = profiles.into_values().collect();
+        // Profiles came by fingerprint, and this sort keeps that order among equals.
+        report.sort_by_key(|reported| Reverse((reported.need.profile.priority(), reported.age)));
+        report.truncate(REPORTED);
+        report
     }
 
     /// Takes in a decision. `refused` are deficits that the engine does not know of, or not

@@ -99,3 +99,39 @@ fn cases() -> u32 {
     let wanted = std::env::var("PROPTEST_CASES").ok();
     wanted.map_or(24, |text| text.parse().expect("PROPTEST_CASES is a number"))
 }
+
+/// shard.md 13.1 in numbers: deficits of a profile add up over clusters, with the age of the oldest; the most important
+/// come first, of these the oldest, and no more than 100 are told. After more than 5 intervals somebody should look.
+#[test]
+fn the_report_of_shortfalls_is_by_profile_and_ends_at_100() {
+    let mut world = World::new(config(), Model::with(vec![]));
+    let interval = world.core.config().cycle_interval;
+    world.rollup(CLUSTERS[0], vec![need(7, 2), need(3, 1)]);
+    world.seconds(1);
+    for _ in 0..6 {
+        world.run(interval);
+    }
+    world.rollup(CLUSTERS[1], (0..120).map(|priority| need(priority, 1)).collect());
+    world.seconds(1);
+    assert_eq!(world.core.shortfalls().count(), 122);
+    let report = world.core.reported_shortfalls();
+    assert_eq!(report.len(), 100);
+    let priorities: Vec<i32> = report.iter().map(|entry| entry.need.profile.priority()).collect();
+    assert_eq!(priorities, (20..120).rev().collect::<Vec<_>>(), "the 20 least important are left out");
+
+    world.rollup(CLUSTERS[1], vec![need(7, 1), need(4, 1)]);
+    world.seconds(1);
+    let report = world.core.reported_shortfalls();
+    let told: Vec<_> = report
+        .iter()
+        .map(|entry| {
+            (entry.need.profile.priority(), entry.deficit.to_string(), entry.age > 5, entry.escalated)
+        })
+        .collect();
+    let gpus = |n: i64| need(0, n).aggregate.to_string();
+    assert_eq!(
+        told,
+        [(7, gpus(3), true, true), (4, gpus(1), false, false), (3, gpus(1), true, true)],
+        "{report:?}"
+    );
+}

@@ -6,6 +6,7 @@ mod core_drills;
 mod core_drills_operators;
 mod core_faults;
 mod core_model;
+mod core_phases;
 mod core_preempt;
 mod core_properties;
 mod core_random;

@@ -14,7 +14,7 @@ const LEVELS: &[&[&str]] = &[
     &["bigfleet-net", "bigfleet-oracle", "bigfleet-decide"],
     &["bigfleet-provider-kit", "bigfleet-shard", "bigfleet-operator", "bigfleet-consensus"],
     &["bigfleet-coordinator", "bigfleet-kubernetes"],
-    &["bigfleet-conformance", "bigfleet-sim", "bigfleet-dashboard"],
+    &["bigfleet-conformance", "bigfleet-sim", "bigfleet-dashboard", "bigfleet-bench"],
     &["bigfleet"],
     &["xtask", "bigfleet-scripted-shard"],
 ];

@@ -157,6 +157,7 @@ mod tests {
             machine: text("m"),
             cluster: text(cluster),
             reason: text(""),
+            grace_seconds: 0,
             outcome: text(outcome),
             detail: text(""),
         }

@@ -6,7 +6,7 @@ use bigfleet_proto::v1alpha1::Machine;
 use bigfleet_types::{CapacityType, MachineState};
 
 use super::{Claim, Director, declared};
-use crate::demo::cluster::{MOST_LEVELS, Tier};
+use crate::demo::cluster::{Cluster, MOST_LEVELS, Tier};
 use crate::demo::world::{is_bought, state};
 
 /// How many machines beyond everything owned and all spot are wanted: so many have to be bought on demand.
@@ -18,7 +18,7 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
     let before = director.list().await?;
     let owned = before.iter().filter(|m| !is_bought(m)).count();
     let spot = of_type(&before, CapacityType::Spot).count();
-    let wanted: u32 = world.clusters().iter().flat_map(|c| Tier::ALL.map(|tier| c.level(tier))).sum::<u32>();
+    let wanted: u32 = world.clusters().iter().flat_map(Cluster::demand).map(|(_, level)| level).sum();
     let target = u32::try_from(owned + spot + BEYOND)?;
     director.say(format!(
         "{owned} machines are owned and {spot} spot slots offered; demand rises from {wanted} to {target} levels"
@@ -63,7 +63,7 @@ fn raise(director: &Director<'_>, by: u32) -> anyhow::Result<()> {
     let mut levels: BTreeMap<(usize, Tier), u32> = BTreeMap::new();
     for (at, cluster) in world.clusters().iter().enumerate() {
         // Production of the first cluster only, as in the beginning: the rest of the demand is batch.
-        let tiers = if at == 0 { &Tier::ALL[..] } else { &Tier::ALL[..1] };
+        let tiers = if at == 0 { &[Tier::Batch, Tier::Production][..] } else { &[Tier::Batch] };
         levels.extend(tiers.iter().map(|tier| ((at, *tier), cluster.level(*tier))));
     }
     for _ in 0..by {

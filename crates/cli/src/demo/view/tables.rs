@@ -12,20 +12,17 @@ use crate::demo::picture::{ClusterLine, Picture, STATES};
 
 /// Demand by cluster and tier; the chosen row is marked.
 pub(super) fn demand(frame: &mut Frame<'_>, area: Rect, picture: &Picture, chosen: usize) {
-    let clusters = picture.clusters.iter().enumerate();
-    let rows = clusters.flat_map(|(at, cluster)| {
-        Tier::ALL.into_iter().enumerate().map(move |(n, tier)| {
-            let row = at * Tier::ALL.len() + n;
-            demand_row(cluster, tier, row == chosen, n == 0)
-        })
-    });
+    let clusters = picture.clusters.iter();
+    let rows =
+        clusters.flat_map(|c| c.demand.iter().enumerate().map(move |(n, demand)| (c, *demand, n == 0)));
+    let rows = rows.enumerate().map(|(row, (c, demand, first))| demand_row(c, demand, row == chosen, first));
     let widths = [10, 13, 4, 5, 9, 11].map(Constraint::Length);
     let header = Row::new(["cluster", "  demand", "want", "nodes", "pods", "evicted"]).style(Modifier::BOLD);
     let table = Table::new(rows, widths).header(header).block(framed("Demand, in machines' worth"));
     frame.render_widget(table, area);
 }
 
-fn demand_row(cluster: &ClusterLine, tier: Tier, chosen: bool, first: bool) -> Row<'static> {
+fn demand_row(cluster: &ClusterLine, (tier, level): (Tier, u32), chosen: bool, first: bool) -> Row<'static> {
     let mark = if chosen { "> " } else { "  " };
     let once = |text: String| if first { text } else { String::new() };
     let pods = format!("{}/{}", cluster.running, cluster.wanted);
@@ -41,7 +38,7 @@ fn demand_row(cluster: &ClusterLine, tier: Tier, chosen: bool, first: bool) -> R
     let row = Row::new([
         Cell::from(once(cluster.name.clone())),
         Cell::from(format!("{mark}{tier}")),
-        Cell::from(cluster.level(tier).to_string()),
+        Cell::from(level.to_string()),
         Cell::from(once(cluster.nodes.to_string())),
         pods,
         Cell::from(once(moved)),

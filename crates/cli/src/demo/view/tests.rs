@@ -6,6 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
+use crate::demo::cluster::Tier;
 use crate::demo::picture::{ActionLine, ClassLine, ClusterLine, UnmetLine};
 
 fn picture() -> Picture {
@@ -15,7 +16,7 @@ fn picture() -> Picture {
         clusters: vec![
             ClusterLine {
                 name: "cluster-a".to_owned(),
-                levels: [6, 16],
+                demand: vec![(Tier::Batch, 6), (Tier::Production, 16)],
                 wanted: 154,
                 running: 147,
                 pending: 7,
@@ -25,7 +26,7 @@ fn picture() -> Picture {
             },
             ClusterLine {
                 name: "cluster-b".to_owned(),
-                levels: [6, 0],
+                demand: vec![(Tier::Batch, 6), (Tier::Production, 0), (Tier::Critical, 3)],
                 wanted: 42,
                 running: 42,
                 ..ClusterLine::default()
@@ -91,6 +92,7 @@ fn everything_of_a_picture_is_on_the_screen() {
         "PROVIDER BROKEN",
         "cluster-a",
         "> production",
+        "critical    3",
         "147/154",
         "3, 7 lost",
         "onprem       bare-metal 0.00",

@@ -3,7 +3,6 @@
 use bigfleet_provider_kit::fakecloud::Profile;
 
 use super::*;
-use crate::demo::cluster::Tier;
 
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,0 +1,101 @@
+//! The realistic fleet: the catalogue, sized, bound, racked and put into motion.
+//!
+//! Machines come first, cluster by cluster: as many for each row as its share of the kind's machines, stamped with the
+//! row, so that the fleet is nearly at rest. Some rows lack a machine and some have one too many, as in any real fleet.
+
+mod demand;
+mod machines;
+mod tables;
+
+use bigfleet_engine::Event;
+use bigfleet_types::{ClusterId, ResourceName, Resources};
+
+use crate::catalogue::GPU;
+use crate::sizing::{CardinalityError, Profile, Sizing, Tally, check};
+use crate::workload::{Changed, Emit, START, Workload};
+
+use demand::Plan;
+use tables::Tables;
+
+/// A fleet of one profile.
+#[derive(Debug)]
+pub struct Realistic {
+    profile: Profile,
+    sizing: Sizing,
+    tables: Tables,
+}
+
+impl Realistic {
+    /// The fleet of a profile.
+    #[must_use]
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, sizing: Sizing::of(profile), tables: Tables::new() }
+    }
+
+    fn cluster(number: u64) -> ClusterId {
+        ClusterId::trusted(format!("cluster-{number:05}"))
+    }
+
+    fn plan(&self, cluster: u64) -> Plan {
+        Plan::of(&self.sizing, self.profile.clusters, cluster)
+    }
+}
+
+impl Workload for Realistic {
+    fn name(&self) -> &str {
+        self.profile.name
+    }
+
+    fn fill(&self, emit: Emit<'_>) -> Result<Tally, CardinalityError> {
+        let mut made = Tally { clusters: self.profile.clusters, ..Tally::default() };
+        machines::emit(self, &mut made, emit);
+        for number in 0..self.profile.clusters {
+            let plan = self.plan(number);
+            made.needs += plan.rows();
+            for gang in &plan.gangs {
+                made.gangs[gang.kind] += 1;
+            }
+            let cluster = Self::cluster(number);
+            emit(Event::Demand {
+                cluster: cluster.clone(),
+                rows: plan.needs(&self.tables, number, 0),
+                at: START,
+            });
+            emit(Event::Heard(cluster));
+        }
+        check(self.profile, &made)?;
+        Ok(made)
+    }
+
+    fn churn(&self, round: u64, emit: Emit<'_>) -> Changed {
+        let mut changed = Changed::default();
+        for number in 0..self.profile.clusters {
+            let plan = self.plan(number);
+            changed.rows += plan.rows();
+            changed.changed += plan.changed(round);
+            let rows = plan.needs(&self.tables, number, round);
+            emit(Event::Demand { cluster: Self::cluster(number), rows, at: START });
+        }
+        changed
+    }
+
+    fn most_actions(&self, records: u64) -> Option<u64> {
+        // Rest is a demand of at most one machine in fifty that is not covered. Fleets of a few machines are mostly floors.
+        (self.profile.name != "dev-50").then_some(records / 50)
+    }
+}
+
+/// A vector of milli-cores, MiB and devices.
+pub(crate) fn amounts(cpu: i64, memory: i64, devices: i64) -> Resources {
+    Resources::from_amounts([
+        (ResourceName::new("cpu"), cpu),
+        (ResourceName::new("memory"), memory << 20),
+        (ResourceName::new(GPU), devices),
+    ])
+}
+
+/// What the part `number` of `parts` gets of a whole: all parts together get all of it, none more than one more than
+/// another.
+fn portion(whole: u64, parts: u64, number: u64) -> u64 {
+    whole * (number + 1) / parts - whole * number / parts
+}

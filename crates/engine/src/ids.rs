@@ -1,0 +1,232 @@
+//! The names of machines: their texts in one buffer, found by hash, and the byte order of all of them.
+
+use std::hash::BuildHasher;
+
+use bigfleet_types::MachineId;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use crate::members::Slot;
+
+/// Where a text lies in the buffer: its start and, in the low bits, its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span(u64);
+
+impl Span {
+    const VACANT: Self = Self(u64::MAX);
+    const LENGTH_BITS: u32 = 24;
+
+    fn new(start: usize, length: usize) -> Self {
+        Self((start as u64) << Self::LENGTH_BITS | length as u64)
+    }
+
+    fn range(self) -> std::ops::Range<usize> {
+        let number = |bits: u64| usize::try_from(bits).unwrap_or(usize::MAX);
+        let start = number(self.0 >> Self::LENGTH_BITS);
+        start..start + number(self.0 & ((1 << Self::LENGTH_BITS) - 1))
+    }
+}
+
+/// All names by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    texts: String,
+    spans: Vec<Span>,
+    index: HashTable<Slot>,
+    /// Bytes of `texts` that no slot names any more.
+    garbage: usize,
+    /// Live slots in the byte order of their names, once settled.
+    order: Vec<Slot>,
+    /// By slot: the place in `order`.
+    rank: Vec<u32>,
+    /// Slots named since the last settling.
+    fresh: Vec<Slot>,
+    /// `fresh` came in ascending order and follows all of `order`.
+    ascending: bool,
+    /// Some name went since the last settling.
+    shrunk: bool,
+}
+
+impl Ids {
+    /// The slot of a name.
+    pub(crate) fn find(&self, id: &str) -> Option<Slot> {
+        self.index.find(hash(id), |slot| self.text(*slot) == id).copied()
+    }
+
+    /// Names a slot, the next one or one that was vacated before the last settling.
+    pub(crate) fn name(&mut self, slot: Slot, id: &str) {
+        if slot.at() == self.spans.len() {
+            self.spans.push(Span::VACANT);
+            self.rank.push(0);
+        }
+        let last = self.fresh.last().or(self.order.last()).copied();
+        let follows = last.is_none_or(|last| self.is_named(last) && self.text(last) < id);
+        self.ascending = follows && (self.ascending || self.fresh.is_empty());
+        self.spans[slot.at()] = Span::new(self.texts.len(), id.len());
+        self.texts.push_str(id);
+        self.fresh.push(slot);
+        let (texts, spans) = (&self.texts, &self.spans);
+        self.index.insert_unique(hash(id), slot, |slot| hash(&texts[spans[slot.at()].range()]));
+    }
+
+    /// Takes the name off a slot.
+    pub(crate) fn vacate(&mut self, slot: Slot) {
+        if let Ok(entry) = self.index.find_entry(hash(self.text(slot)), |other| *other == slot) {
+            entry.remove();
+        }
+        self.garbage += self.text(slot).len();
+        self.spans[slot.at()] = Span::VACANT;
+        self.shrunk = true;
+    }
+
+    pub(crate) fn is_named(&self, slot: Slot) -> bool {
+        self.spans[slot.at()] != Span::VACANT
+    }
+
+    /// The name of a slot that has one; empty otherwise.
+    pub(crate) fn text(&self, slot: Slot) -> &str {
+        if self.is_named(slot) { &self.texts[self.spans[slot.at()].range()] } else { "" }
+    }
+
+    pub(crate) fn id(&self, slot: Slot) -> MachineId {
+        MachineId::trusted(self.text(slot))
+    }
+
+    /// How many slots were ever in use.
+    pub(crate) fn slots(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// How many slots have a name.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The named slots in the byte order of their names, once settled.
+    pub(crate) fn in_order(&self) -> &[Slot] {
+        &self.order
+    }
+
+    /// By slot: the place in the order of names, once settled.
+    pub(crate) fn ranks(&self) -> &[u32] {
+        &self.rank
+    }
+
+    /// Brings the order up to date. Names that come in order, as most providers list them, cost no comparison.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.shrunk) {
+            let spans = &self.spans;
+            let named = |slot: &Slot| spans[slot.at()] != Span::VACANT;
+            self.order.retain(named);
+            self.fresh.retain(named);
+            self.ascending = false;
+            self.compact();
+        }
+        let known = self.order.len();
+        if self.fresh.is_empty() {
+            self.ascending = true;
+            return;
+        }
+        let mut fresh = std::mem::take(&mut self.fresh);
+        let changed = if std::mem::replace(&mut self.ascending, true) {
+            self.order.append(&mut fresh);
+            known
+        } else {
+            let by_text = |a: &Slot, b: &Slot| self.text(*a).cmp(self.text(*b));
+            fresh.sort_unstable_by(by_text);
+            // A slot may have been vacated and named again in the meantime.
+            fresh.dedup();
+            let (first, merged) = merge(&self.order, &fresh, by_text);
+            self.order.truncate(first);
+            self.order.extend(merged);
+            first
+        };
+        for (rank, slot) in (0u32..).zip(&self.order).skip(changed) {
+            self.rank[slot.at()] = rank;
+        }
+    }
+
+    /// Moves the texts together when most of the buffer is dead.
+    fn compact(&mut self) {
+        if self.garbage < 1 << 16 || self.garbage * 2 < self.texts.len() {
+            return;
+        }
+        let mut texts = String::with_capacity(self.texts.len() - self.garbage);
+        for span in self.spans.iter_mut().filter(|span| **span != Span::VACANT) {
+            let range = span.range();
+            *span = Span::new(texts.len(), range.len());
+            texts.push_str(&self.texts[range]);
+        }
+        self.texts = texts;
+        self.garbage = 0;
+    }
+}
+
+/// Two sorted lists as one: the part of `known` that stays in place, and all that comes after it.
+fn merge(
+    known: &[Slot],
+    fresh: &[Slot],
+    compare: impl Fn(&Slot, &Slot) -> std::cmp::Ordering,
+) -> (usize, Vec<Slot>) {
+    let Some(least) = fresh.first() else { return (known.len(), Vec::new()) };
+    let first = known.partition_point(|slot| compare(slot, least).is_lt());
+    let (mut left, mut right) = (known[first..].iter().peekable(), fresh.iter().peekable());
+    let mut merged = Vec::with_capacity(known.len() - first + fresh.len());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if compare(a, b).is_lt() { left.next() } else { right.next() };
+        merged.extend(next.copied());
+    }
+    merged.extend(left.chain(right).copied());
+    (first, merged)
+}
+
+fn hash(id: &str) -> u64 {
+    FxBuildHasher.hash_one(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(ids: &Ids) -> Vec<&str> {
+        ids.in_order().iter().map(|slot| ids.text(*slot)).collect()
+    }
+
+    #[test]
+    fn names_sort_by_bytes_however_they_come_and_go() {
+        let mut ids = Ids::default();
+        for (position, id) in ["m-1", "m-2", "m-9"].into_iter().enumerate() {
+            ids.name(Slot::new(position), id);
+        }
+        ids.settle();
+        assert_eq!(order(&ids), ["m-1", "m-2", "m-9"]);
+        ids.name(Slot::new(3), "m-5");
+        ids.name(Slot::new(4), "m-10");
+        ids.vacate(Slot::new(0));
+        ids.settle();
+        assert_eq!(order(&ids), ["m-10", "m-2", "m-5", "m-9"]);
+        ids.name(Slot::new(0), "m-1");
+        ids.settle();
+        assert_eq!(order(&ids), ["m-1", "m-10", "m-2", "m-5", "m-9"]);
+        for (rank, slot) in (0..).zip(ids.in_order()) {
+            assert_eq!(ids.ranks()[slot.at()], rank);
+        }
+        assert_eq!(ids.find("m-5"), Some(Slot::new(3)));
+        assert_eq!(ids.find("m-7"), None);
+    }
+
+    #[test]
+    fn dead_texts_do_not_pile_up() {
+        let mut ids = Ids::default();
+        for round in 0..100 {
+            for position in 0..100 {
+                ids.name(Slot::new(position), &format!("{round:0100}-{position}"));
+            }
+            ids.settle();
+            assert_eq!(ids.len(), 100);
+            assert!(ids.texts.len() < 200_000);
+            (0..100).for_each(|position| ids.vacate(Slot::new(position)));
+            ids.settle();
+        }
+    }
+}
