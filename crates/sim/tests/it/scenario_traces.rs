@@ -1,0 +1,44 @@
+//! The scenarios that come with the repository: each comes out as it expects, with the trace that is committed.
+
+use std::path::{Path, PathBuf};
+
+use crate::run;
+
+/// Set to 1, it rewrites the traces instead of comparing them; `cargo xtask traces` does.
+const UPDATE: &str = "BIGFLEET_UPDATE_TRACES";
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_example_comes_out_as_it_expects_with_its_trace() {
+    let traces = folder("tests/fixtures/traces");
+    let scenarios = files(&folder("../../examples/scenarios"), "yaml");
+    assert!(scenarios.len() >= 7, "{scenarios:?}");
+    let mut expected = Vec::new();
+    for scenario in scenarios {
+        let (trace, failures) = run(&std::fs::read_to_string(&scenario).unwrap());
+        assert_eq!(failures, Vec::<String>::new(), "{}: {trace}", scenario.display());
+        let path = traces.join(scenario.file_name().unwrap()).with_extension("jsonl");
+        if std::env::var(UPDATE).is_ok_and(|value| value == "1") {
+            std::fs::write(&path, &trace).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}; {UPDATE}=1 writes it", path.display()));
+        for (n, (golden, found)) in golden.lines().zip(trace.lines()).enumerate() {
+            assert_eq!(golden, found, "{}: line {}; {UPDATE}=1 rewrites it", path.display(), n + 1);
+        }
+        assert_eq!(golden, trace, "{}; {UPDATE}=1 rewrites it", path.display());
+        expected.push(path);
+    }
+    assert_eq!(files(&traces, "jsonl"), expected, "a trace without a scenario");
+}
