@@ -125,6 +125,11 @@ fn explain_prints_why_and_refuses_what_is_not_there() {
     let need = run(&["decide", "--explain", &format!("db/{digits}"), name]);
     assert!(page.starts_with(&stdout(&need)), "{}", stdout(&need));
 
+    // The example of the documents.
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/decide/short-of-machines.json");
+    let page = stdout(&run(&["decide", "--explain", "web", example]));
+    assert_eq!(page, include_str!("../../../decide/tests/fixtures/short.web.txt"));
+
     let web = stdout(&run(&["decide", "--explain", "web", name]));
     assert!(web.starts_with("web wants nothing\n") && web.contains("    Reclaim m-2: "), "{web}");
 

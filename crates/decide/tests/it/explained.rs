@@ -5,7 +5,7 @@ use bigfleet_decide::explain;
 use crate::examples::{FOLD, PREEMPTION};
 use crate::read;
 
-const SHORT: &str = include_str!("../fixtures/short.json");
+const SHORT: &str = include_str!("../../../../examples/decide/short-of-machines.json");
 
 /// Compares with a file; with `BIGFLEET_BLESS` in the environment the file is written anew instead.
 fn is_golden(file: &str, about: &str, golden: &str) {
