@@ -75,7 +75,7 @@ impl ClosedLoop {
     /// Runs so many cycles; `events` scales and breaks things at the beginning of each, and is told its number.
     ///
     /// # Errors
-    /// A row that the shard's gate refuses.
+    /// A row that the shard's gate refuses, or an audit that fails.
     pub fn run(&mut self, cycles: u32, mut events: impl FnMut(&mut Self, u32)) -> Result<(), String> {
         for _ in 0..cycles {
             self.cycle += 1;
@@ -85,7 +85,18 @@ impl ClosedLoop {
             let ahead = UnixNanos(self.now.0.saturating_sub(UnixNanos(0).after(LOOK_AHEAD).0));
             self.shard.settle(ahead, &mut self.provider);
             self.roll_up()?;
+            let audit = self.knobs.audit_every;
+            let expected =
+                (audit > 0 && self.cycle.is_multiple_of(audit)).then(|| self.shard.decide_anew(self.now));
             self.shard.settle(self.now, &mut self.provider);
+            if expected
+                .is_some_and(|expected| self.published().is_none_or(|found| found.decisions != expected))
+            {
+                return Err(format!(
+                    "cycle {}: an engine that was told everything anew decides otherwise",
+                    self.cycle
+                ));
+            }
             self.look();
             self.record();
         }

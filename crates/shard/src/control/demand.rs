@@ -20,7 +20,7 @@ pub(super) struct ClusterDemand {
     guard: Guard,
     /// When the roll-up in force came.
     pub(super) accepted: Option<UnixNanos>,
-    heard: bool,
+    pub(super) heard: bool,
     /// A first, empty roll-up that came before the inventory: whether it is suspicious cannot be told yet.
     waiting: Option<(SessionId, i64)>,
 }

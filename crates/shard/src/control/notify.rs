@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bigfleet_engine::{Eligibility, Event, Facts};
 use bigfleet_proto::v1alpha1::{self as wire, ShardMessage, shard_message::Payload};
-use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, UnixNanos, keys};
+use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, Need, UnixNanos, keys};
 
 use super::Control;
 use super::flight::{Operation, Stage};
@@ -91,6 +91,12 @@ impl Control {
     /// Hands the engine the present record.
     pub(super) fn tell_engine(&mut self, now: UnixNanos, id: &MachineId) {
         let Some(record) = self.fleet.get(id) else { return };
+        let event = self.as_event(now, record);
+        self.engine.apply(event);
+    }
+
+    /// A record as the engine hears of it.
+    fn as_event(&self, now: UnixNanos, record: &Record) -> Event {
         let facts = Facts {
             eligibility: self.eligibility(now, record),
             idle_since: record.idle_since,
@@ -98,8 +104,20 @@ impl Control {
             preempted_for: record.purpose.clone(),
             excess_since: None,
         };
-        let machine = self.shapes.believable(&record.machine);
-        self.engine.apply(Event::Machine { machine, facts });
+        Event::Machine { machine: self.shapes.believable(&record.machine), facts }
+    }
+
+    /// All that the engine knows, as events for one that knows nothing; but for arrivals that it gave itself, and for
+    /// its own clock of how long machines have been excess. In no particular order: none matters. For audits.
+    #[must_use]
+    pub fn told(&self, now: UnixNanos) -> Vec<Event> {
+        let machines = self.fleet.iter().map(|(_, record)| self.as_event(now, record));
+        let demand = self.demand.iter().filter_map(|(cluster, demand)| {
+            let rows = demand.needs.iter().map(|need| Need::clone(need)).collect();
+            Some(Event::Demand { cluster: cluster.clone(), rows, at: demand.accepted? })
+        });
+        let heard = self.demand.iter().filter(|(_, demand)| demand.heard);
+        machines.chain(demand).chain(heard.map(|(cluster, _)| Event::Heard(cluster.clone()))).collect()
     }
 
     /// Hands the engine every machine for which `concerned` holds, because a judgement about it changed.

@@ -22,22 +22,28 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Owned machines of a type that hold so many pods of a workload, and cost nothing.
+    /// Owned machines of a type with these resources, which cost nothing.
     #[must_use]
-    pub fn holding(workload: &Workload, pods: i64) -> Self {
-        let name = workload.types.first().cloned().unwrap_or_default();
-        let mut like = Machine::new(MachineId::trusted(name.clone()), MachineState::Idle);
-        like.instance_type = name.as_str().into();
+    pub fn new(instance_type: &str, resources: Resources) -> Self {
+        let mut like = Machine::new(MachineId::trusted(instance_type), MachineState::Idle);
+        like.instance_type = instance_type.into();
         like.zone = "zone-a".into();
         like.capacity_type = CapacityType::BareMetal;
+        like.resources = resources;
+        Self { name: instance_type.to_owned(), like, block: 0, dealt: 0, made: 0, machines: Vec::new() }
+    }
+
+    /// Machines that hold so many pods of a workload.
+    #[must_use]
+    pub fn holding(workload: &Workload, pods: i64) -> Self {
         let amounts = workload.request.iter().map(|(name, text)| {
             // A request that is none makes a machine without that resource, on which its pods never fit.
             let amount =
                 Quantity::parse(text).map_or(0, |quantity| Resources::amount(name, quantity, Rounding::Up));
             (ResourceName::new(name), amount)
         });
-        like.resources = Resources::from_amounts(amounts).scale(pods);
-        Self { name, like, block: 0, dealt: 0, made: 0, machines: Vec::new() }
+        let name = workload.types.first().map_or("", String::as_str);
+        Self::new(name, Resources::from_amounts(amounts).scale(pods))
     }
 
     /// With another prefix of ids.

@@ -35,6 +35,9 @@ pub struct Knobs {
     pub doubled_rollups: u64,
     /// Rows carry arrivals that are drawn from `seed`, so that ties are broken in another order.
     pub drawn_arrivals: bool,
+    /// Every so many cycles the decision is compared with that of an engine that was told everything anew; 0: never.
+    /// Needs `drawn_arrivals`, because first sights are not told anew, and Reclaims without delay.
+    pub audit_every: u32,
     /// The shard's settings. Interval and gap are set to [`STEP`] whatever they say.
     pub shard: Config,
 }
@@ -78,6 +81,7 @@ impl Default for Knobs {
             lost_rollups: 0,
             doubled_rollups: 0,
             drawn_arrivals: false,
+            audit_every: 0,
             shard: Config::bare(),
         }
     }

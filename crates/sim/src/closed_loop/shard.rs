@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigfleet_engine::{Decisions, Engine};
 use bigfleet_proto::v1alpha1::shard_message::Payload;
 use bigfleet_shard::control::Control;
 use bigfleet_shard::io::{Blob, Input, Output, Published, SessionId};
@@ -67,6 +68,15 @@ impl Shard {
         }
     }
 
+    /// What an engine decides that knows nothing but what is true now.
+    pub(super) fn decide_anew(&mut self, now: UnixNanos) -> Decisions {
+        let mut engine = Engine::new(self.core.config().policy.clone());
+        let mut events = self.core.told(now);
+        draw::shuffle(&mut events, &mut self.order);
+        events.into_iter().for_each(|event| engine.apply(event));
+        engine.decide(now)
+    }
+
     fn answer(&mut self, output: Output, provider: &mut Provider) -> Option<Input> {
         match output {
             Output::List { call } => {
@@ -83,7 +93,7 @@ impl Shard {
                     session,
                     request_id: request.request_id,
                     answer: Ok(Blob {
-                        user_data: Bytes::from_static(b"blob"),
+                        user_data: Bytes::from_static(b"blob").into(),
                         ttl: Duration::from_secs(3600),
                     }),
                 }),

@@ -3,7 +3,12 @@
 
 mod c_base;
 mod c_gangs;
+mod c_generated;
 mod c_golden;
+mod c_order;
+mod c_scale;
+mod c_soak;
+mod c_supply;
 mod scenario_example;
 mod scenario_refused;
 mod scenario_rules;
