@@ -28,11 +28,12 @@ pub(crate) struct Releases {
 impl Releases {
     /// Whether a wait is over; notes its end when it is not.
     fn is_due(&mut self, since: UnixNanos, wait: Duration, now: UnixNanos) -> bool {
-        let end = since.after(wait);
-        if end > now {
+        let is_over = now.since(since) >= wait;
+        if !is_over {
+            let end = since.after(wait);
             self.next_deadline = Some(self.next_deadline.map_or(end, |earliest| earliest.min(end)));
         }
-        end <= now
+        is_over
     }
 }
 
