@@ -105,6 +105,7 @@ impl Core {
         }
         if !self.settle(now, &id) && matches!(verdict, Verdict::Put(_)) {
             bump(&mut self.counters.read_back_writes, "noop");
+            self.counters.upcoming_unchanged += 1;
         }
         self.label_node(now, &id);
     }
