@@ -35,7 +35,14 @@ struct Held {
 impl Default for Lists {
     fn default() -> Self {
         let long_ago = UnixNanos(i64::MIN);
-        Self { at: Some(long_ago), asked: long_ago, last: None, failures: 0, held: None, denied: BTreeMap::new() }
+        Self {
+            at: Some(long_ago),
+            asked: long_ago,
+            last: None,
+            failures: 0,
+            held: None,
+            denied: BTreeMap::new(),
+        }
     }
 }
 
