@@ -108,9 +108,10 @@ fn ex07_memory_prints_with_the_largest_binary_suffix() {
 
 #[test]
 fn ex08_the_print_does_not_depend_on_who_came_first() {
-    let (decimal, binary): (&[(&str, &str)], &[(&str, &str)]) = (&[("memory", "1G")], &[("memory", "1Gi")]);
-    for pods in [[decimal, binary], [binary, decimal]] {
+    let mut pods = [&[("memory", "1G")][..], &[("memory", "1Gi")]];
+    for _ in 0..2 {
         adds_up(&pods, &[("memory", "2073741824")], &[("memory", "1Gi")]);
+        pods.reverse();
     }
 }
 

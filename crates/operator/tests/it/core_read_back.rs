@@ -42,18 +42,8 @@ fn every_pair_of_phase_and_state_has_a_verdict() {
     use Phase as P;
     use bigfleet_types::MachineState as S;
     let phases = [P::Provisioning, P::Launched, P::Registered, P::Ready, P::Draining, P::Drained, P::Failed];
-    let states = [
-        S::Speculative,
-        S::Creating,
-        S::Idle,
-        S::Configuring,
-        S::Configured,
-        S::Draining,
-        S::Deleting,
-        S::Failed,
-    ];
     for stored in [None].into_iter().chain(phases.map(Some)) {
-        for state in states {
+        for state in S::ALL {
             let bound = !matches!(stored, None | Some(P::Provisioning | P::Launched));
             let expected = |named: bool| match state {
                 S::Speculative if bound => Verdict::Release,
