@@ -5,11 +5,50 @@
 //! numbers that it must have; a wrong generator fails instead of flattering.
 
 pub mod catalogue;
+pub mod instructions;
 pub mod measure;
 pub mod realistic;
 pub mod report;
 pub mod sizing;
+pub mod synthetic;
+pub mod timing;
 pub mod workload;
 
 mod aggregated;
 mod factory;
+mod published;
+
+use anyhow::{Result, bail};
+
+/// What was measured of a workload.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(untagged)]
+pub enum Measured {
+    /// Decisions on a fleet.
+    Fleet(Box<report::Report>),
+    /// Something else.
+    Other(Box<timing::Timing>),
+}
+
+/// The workloads that run when nothing is chosen, in order. The fleet of 5m is left out: it takes minutes.
+pub fn usual() -> impl Iterator<Item = &'static str> {
+    let fleets = ["5k", "50k", "500k", "aggregated", "aggregated-ramp"];
+    let changes =
+        ["incremental-50k-0", "incremental-50k-10", "incremental-50k-1000", "incremental-50k-100000"];
+    fleets.into_iter().chain(changes).chain(published::NAMES).chain(timing::NAMES)
+}
+
+/// Measures one workload by name.
+///
+/// # Errors
+/// There is no such workload, its generator is wrong, or what it decided makes no sense.
+pub fn measured(name: &str, how: measure::Effortful) -> Result<Measured> {
+    if let Some(timing) = timing::by_name(name, how) {
+        return Ok(Measured::Other(Box::new(timing?)));
+    }
+    let Some(workload) = workload::by_name(name) else {
+        let known: Vec<_> = usual().collect();
+        bail!("there is no workload {name:?}; known are {}, 5m and dev-50", known.join(", "));
+    };
+    Ok(Measured::Fleet(Box::new(measure::measure(&*workload, how)?)))
+}

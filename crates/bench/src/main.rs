@@ -1,13 +1,15 @@
-//! `bigfleet-bench`: measures one workload after the other, each in a process of its own, so that none finds memory or
+//! `bigfleet-bench`: counts instructions, and measures one workload after the other, each in a process of its own, so that none finds memory or
 //! caches as another left them.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
-use bigfleet_bench::measure::{Effortful, measure};
-use bigfleet_bench::workload::by_name;
+use bigfleet_bench::measure::Effortful;
+use bigfleet_bench::report::cpu;
+use bigfleet_bench::{Measured, instructions, measured, usual};
 
 /// Measures BigFleet.
 #[derive(Debug, Parser)]
@@ -34,16 +36,36 @@ enum Run {
         #[arg(long, hide = true)]
         least: bool,
     },
+    /// Counts the instructions of small benches and compares them with committed numbers (needs valgrind).
+    Instructions {
+        /// The committed numbers.
+        #[arg(long, default_value = "crates/bench/instructions.txt")]
+        file: PathBuf,
+        /// Write the file instead.
+        #[arg(long)]
+        update: bool,
+    },
+    /// What valgrind runs.
+    #[command(hide = true)]
+    InstructionsOf {
+        /// Which bench.
+        name: String,
+        /// Stop before what counts.
+        #[arg(long)]
+        only_prepare: bool,
+    },
 }
 
-/// What runs when nothing is chosen.
-const USUAL: [&str; 5] = ["5k", "50k", "500k", "aggregated", "aggregated-ramp"];
-
 fn main() -> ExitCode {
-    let Run::Engine { profile, workload, json, least } = Args::parse().command;
-    let result = match profile.or(workload) {
-        Some(name) => one(&name, json, least),
-        None => USUAL.iter().try_for_each(|name| alone(name, json, least)),
+    let result = match Args::parse().command {
+        Run::Engine { profile, workload, json, least } => match profile.or(workload) {
+            Some(name) => one(&name, json, least),
+            None => usual().try_for_each(|name| alone(name, json, least)),
+        },
+        Run::Instructions { file, update } => {
+            instructions::check(&file, update).map(|table| print!("{table}"))
+        }
+        Run::InstructionsOf { name, only_prepare } => instructions::run(&name, only_prepare),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,18 +78,19 @@ fn main() -> ExitCode {
 
 /// Measures a workload in this process.
 fn one(name: &str, json: bool, least: bool) -> Result<()> {
-    let Some(workload) = by_name(name) else {
-        bail!("there is no workload {name:?}; known are {}, 5m and dev-50", USUAL.join(", "));
-    };
     let how = if least { Effortful::LEAST } else { Effortful::FULL };
-    let report = measure(&*workload, how)?;
+    let measured = measured(name, how)?;
     if json {
-        println!("{}", serde_json::to_string(&report).context("cannot print the report")?);
+        println!("{}", serde_json::to_string(&measured).context("cannot print the report")?);
         return Ok(());
     }
-    println!("{} on {} at {}", report.workload, report.cpu, report.commit);
-    for (name, value) in report.lines() {
-        println!("  {name:<20} {value}");
+    let (lines, commit) = match &measured {
+        Measured::Fleet(report) => (report.lines(), &report.commit),
+        Measured::Other(timing) => (timing.lines(), &timing.commit),
+    };
+    println!("{name} on {} at {commit}", cpu());
+    for (name, value) in lines {
+        println!("  {name:<22} {value}");
     }
     Ok(())
 }

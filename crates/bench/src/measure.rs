@@ -81,6 +81,9 @@ pub fn measure(workload: &dyn Workload, how: Effortful) -> Result<Report> {
     report.cold_full_min_ms = millis(cold[0].0);
     report.cold_full_max_ms = millis(cold[cold.len() - 1].0);
     report.phase_ms = named(phases);
+    if let Some(recorded) = workload.recorded() {
+        report.compare(recorded);
+    }
     Ok(report)
 }
 

@@ -20,7 +20,10 @@ use tables::Tables;
 /// A fleet of one profile.
 #[derive(Debug)]
 pub struct Realistic {
+    name: String,
     profile: Profile,
+    /// How many rows change from round to round; `None`: as many as in a real fleet.
+    changes: Option<u64>,
     sizing: Sizing,
     tables: Tables,
 }
@@ -29,7 +32,14 @@ impl Realistic {
     /// The fleet of a profile.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
-        Self { profile, sizing: Sizing::of(profile), tables: Tables::new() }
+        let (sizing, tables) = (Sizing::of(profile), Tables::new());
+        Self { name: profile.name.to_owned(), profile, changes: None, sizing, tables }
+    }
+
+    /// The fleet of a profile in which so many rows change from round to round, those of the first clusters.
+    #[must_use]
+    pub fn changing(profile: Profile, name: &str, rows: u64) -> Self {
+        Self { name: name.to_owned(), changes: Some(rows), ..Self::new(profile) }
     }
 
     fn cluster(number: u64) -> ClusterId {
@@ -43,7 +53,7 @@ impl Realistic {
 
 impl Workload for Realistic {
     fn name(&self) -> &str {
-        self.profile.name
+        &self.name
     }
 
     fn fill(&self, emit: Emit<'_>) -> Result<Tally, CardinalityError> {
@@ -71,6 +81,18 @@ impl Workload for Realistic {
         let mut changed = Changed::default();
         for number in 0..self.profile.clusters {
             let plan = self.plan(number);
+            if let Some(most) = self.changes {
+                let left = most - changed.changed;
+                if left == 0 {
+                    break;
+                }
+                let part = left.min(plan.rows());
+                changed.rows += plan.rows();
+                changed.changed += part;
+                let rows = plan.needs_changing(&self.tables, number, round, part);
+                emit(Event::Demand { cluster: Self::cluster(number), rows, at: START });
+                continue;
+            }
             changed.rows += plan.rows();
             changed.changed += plan.changed(round);
             let rows = plan.needs(&self.tables, number, round);

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use bigfleet_engine::Phase;
 use serde::Serialize;
 
 use crate::measure::to_f64;
 use crate::sizing::Tally;
+use crate::synthetic::{Recorded, Timed};
 
 /// The measurements of one fleet. Times in milliseconds, sizes in bytes.
 #[derive(Debug, Clone, Serialize)]
@@ -58,6 +60,15 @@ pub struct Report {
     pub actions: u64,
     /// Actions of the last warm one.
     pub warm_actions: u64,
+    /// For published benchmarks: the time of what was published, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timed_ms: Option<f64>,
+    /// What that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timed: Option<String>,
+    /// The published number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<&'static str>,
     /// The processor's name.
     pub cpu: String,
     /// The commit of the working directory, with `-dirty` when files differ from it.
@@ -90,9 +101,25 @@ impl Report {
             rss_bytes_per_record: None,
             actions: 0,
             warm_actions: 0,
+            timed_ms: None,
+            timed: None,
+            recorded: None,
             cpu: cpu(),
             commit: commit(),
         }
+    }
+
+    /// Puts what is measured beside a published number.
+    pub(crate) fn compare(&mut self, recorded: Recorded) {
+        let of = |phases: &BTreeMap<&str, f64>, phase: Phase| phases.get(phase.name()).copied();
+        let (timed, ms) = match recorded.timed {
+            Timed::Cold => ("first decision".to_owned(), Some(self.cold_full_ms)),
+            Timed::Warm => ("later decisions, mean".to_owned(), Some(self.warm_phase_ms.values().sum())),
+            Timed::Phase(phase) => (phase.name().to_owned(), of(&self.phase_ms, phase)),
+        };
+        self.timed = Some(timed);
+        self.timed_ms = ms;
+        self.recorded = Some(recorded.number);
     }
 
     /// The lines of a table, names and values.
@@ -134,6 +161,10 @@ impl Report {
             ),
             ("actions".to_owned(), format!("{} cold, {} warm", self.actions, self.warm_actions)),
         ];
+        if let (Some(ms), Some(timed), Some(recorded)) = (self.timed_ms, &self.timed, self.recorded) {
+            lines.insert(0, ("recorded before".to_owned(), recorded.to_owned()));
+            lines.insert(0, (timed.clone(), format!("{ms:.3} ms")));
+        }
         if let Some(bytes) = self.rss_bytes_per_record {
             lines.push(("memory".to_owned(), format!("{bytes} bytes a record")));
         }

@@ -6,8 +6,10 @@ use bigfleet_engine::{Event, Policy};
 use bigfleet_types::UnixNanos;
 
 use crate::aggregated::Aggregated;
+use crate::published;
 use crate::realistic::Realistic;
 use crate::sizing::{CardinalityError, PROFILES, Tally};
+use crate::synthetic::Recorded;
 
 /// When every workload begins.
 pub const START: UnixNanos = UnixNanos(1_700_000_000_000_000_000);
@@ -45,6 +47,11 @@ pub trait Workload {
     /// How many actions a first decision may take, by machines: a fleet at rest takes few. `None`: no matter.
     fn most_actions(&self, records: u64) -> Option<u64>;
 
+    /// What was published for it, if anything.
+    fn recorded(&self) -> Option<Recorded> {
+        None
+    }
+
     /// Holds and delays of the engine: one that keeps what is Idle, since the workload's Idle tier is constant.
     fn policy(&self) -> Policy {
         let hold = Duration::from_secs(24 * 3600);
@@ -62,6 +69,14 @@ pub trait Workload {
 pub fn by_name(name: &str) -> Option<Box<dyn Workload>> {
     if let Some(profile) = PROFILES.iter().find(|profile| profile.name == name) {
         return Some(Box::new(Realistic::new(*profile)));
+    }
+    // `incremental-PROFILE-ROWS`: so many rows change from round to round.
+    if let Some((profile, rows)) = name.strip_prefix("incremental-").and_then(|rest| rest.split_once('-')) {
+        let profile = PROFILES.iter().find(|known| known.name == profile)?;
+        return Some(Box::new(Realistic::changing(*profile, name, rows.parse().ok()?)));
+    }
+    if let Some(published) = published::by_name(name) {
+        return Some(Box::new(published));
     }
     match name {
         "aggregated" => Some(Box::new(Aggregated::at_rest())),

@@ -70,6 +70,8 @@ pub(crate) struct Demand {
     free: Vec<RowIx>,
     /// How many rows came.
     wanted: usize,
+    /// How many rows went since the last fresh start.
+    pub(crate) withdrawn: usize,
 }
 
 impl Demand {
@@ -142,6 +144,7 @@ impl Demand {
     fn withdraw(&mut self, ix: RowIx, matching: &mut Matching) {
         if let Some(row) = self.rows[ix.at()].take() {
             matching.release(row.profile);
+            self.withdrawn += 1;
             self.free.push(ix);
         }
     }
@@ -188,6 +191,7 @@ impl Demand {
 
     /// Compiles every row anew, after `symbols` and `matching` were replaced.
     pub(crate) fn recompile(&mut self, forms: &mut Forms, symbols: &mut Symbols, matching: &mut Matching) {
+        self.withdrawn = 0;
         for (cluster, mut wants) in std::mem::take(&mut self.clusters) {
             for set in wants.sets.drain(..) {
                 self.rows[set.fold.at()] = None;

@@ -34,6 +34,8 @@ pub struct Engine {
     next_deadline: Option<UnixNanos>,
     /// Of the last decision.
     claims: Claims,
+    /// Machines were classed anew since the last decision.
+    classed_early: bool,
     /// How many texts were alive after the last fresh start.
     live_symbols: usize,
     effort: Effort,
@@ -53,6 +55,7 @@ impl Engine {
             heard: Set::default(),
             next_deadline: None,
             claims: Claims::default(),
+            classed_early: false,
             live_symbols: 0,
             effort: Effort::default(),
         }
@@ -66,6 +69,12 @@ impl Engine {
             Event::Demand { cluster, rows, at } => {
                 let (forms, symbols) = (&mut self.forms, &mut self.symbols);
                 self.demand.replace(&cluster, rows, at, forms, symbols, &mut self.matching);
+                // Classing half a million machines anew is better done before somebody waits for a decision, but
+                // not once for every cluster that mentions a key of its own.
+                if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
+                    self.start_afresh(false);
+                    self.fleet.settle();
+                }
             }
             Event::Heard(cluster) => {
                 self.heard.insert(cluster);
@@ -183,10 +192,10 @@ impl Engine {
 
     /// Brings every index up to date and folds the demand.
     fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
-        let garbage = self.symbols.size() + self.fleet.places() > 2 * self.live_symbols + 4096;
-        if self.symbols.classes_stale || garbage || self.fleet.classes.mostly_empty() {
+        if self.symbols.classes_stale || self.is_littered() || self.fleet.classes.mostly_empty() {
             self.start_afresh(false);
         }
+        self.classed_early = false;
         let plan = self.plan(ended);
         if !plan.needs_hosts {
             return plan;
@@ -194,6 +203,14 @@ impl Engine {
         plan.end(&mut self.matching);
         self.start_afresh(true);
         self.plan(ended)
+    }
+
+    /// Whether most texts and places may be dead: there are far more than before, and as much has come and gone.
+    fn is_littered(&self) -> bool {
+        let more = (self.symbols.size() + self.fleet.places()).saturating_sub(self.live_symbols);
+        // One machine or row that goes leaves a fingerprint, a group, a stamp and a place at most.
+        let gone = 4 * (self.fleet.moves + self.demand.withdrawn);
+        more > self.live_symbols + 4096 && gone > more / 2
     }
 
     fn plan(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {

@@ -35,6 +35,8 @@ pub(crate) struct Fleet {
     free: Vec<Slot>,
     shapes: Shapes,
     places: Places,
+    /// How often a machine left its class and place since the last fresh start.
+    pub(crate) moves: usize,
     pub(crate) classes: Classes,
     pub(crate) pools: Pools,
 }
@@ -90,6 +92,7 @@ impl Fleet {
     /// Files every machine anew, after classes changed their meaning and numbers went from `old` to `new`.
     pub(crate) fn refile(&mut self, old: &Symbols, new: &mut Symbols) {
         self.classes = Classes::default();
+        self.moves = 0;
         self.shapes.forget_classes();
         let (pools, places) = (std::mem::take(&mut self.pools), std::mem::take(&mut self.places));
         let mut renumbered: Vec<Option<PlaceIx>> = vec![None; places.len()];
@@ -154,6 +157,7 @@ impl Fleet {
     fn unfile(&mut self, slot: Slot) {
         let at = slot.at();
         self.count(at, -1);
+        self.moves += 1;
         self.shapes.leave(self.shape[at]);
         self.classes.leave(self.class[at]);
         self.pools.leave(self.pool[at]);

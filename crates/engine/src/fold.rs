@@ -166,6 +166,9 @@ impl Plan {
 /// Whether no machine serves the gang already as one of several.
 fn keeps_whole(fleet: &Fleet, row: &Row) -> bool {
     let pools = &fleet.pools;
+    if !pools.is_stamped(row.stamp) {
+        return true;
+    }
     let own = pools.own_bound(row.cluster, row.stamp).iter();
     let own = own.chain(pools.own_creating(row.cluster, row.stamp));
     own.map(|ix| pools.get(*ix).class).all(|class| fleet.classes.capacity(class).covers(&row.aggregate))

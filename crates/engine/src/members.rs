@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::class::ClassIx;
 use crate::intern::{ClusterIx, Map, StampIx, index};
-use crate::place::{Place, PlaceIx, Places};
+use crate::place::{Binding, Place, PlaceIx, Places};
 
 index! {
     /// A pool.
@@ -81,6 +81,8 @@ pub(crate) struct Pools {
     free: Vec<PoolIx>,
     index: HashTable<PoolIx>,
     lists: Map<Listing, SmallVec<[PoolIx; 4]>>,
+    /// By stamp: how many pools of any cluster are stamped, or created, so. Most gangs have none.
+    stamped: Vec<u32>,
     dirty: Vec<PoolIx>,
 }
 
@@ -102,6 +104,20 @@ impl Pools {
     pub(crate) fn find(&self, class: ClassIx, place: PlaceIx) -> Option<PoolIx> {
         let is_it = |ix: &PoolIx| (self.all[ix.at()].class, self.all[ix.at()].place) == (class, place);
         self.index.find(hash(class, place), is_it).copied()
+    }
+
+    /// Whether some machine is stamped, or created, for a Need of this fingerprint and group, whatever its cluster.
+    pub(crate) fn is_stamped(&self, stamp: StampIx) -> bool {
+        self.stamped.get(stamp.at()).is_some_and(|pools| *pools > 0)
+    }
+
+    fn count_stamp(&mut self, place: Place, change: i32) {
+        let (Place::Bound(Binding { stamp, .. }) | Place::CreatingFor { stamp, .. }) = place else { return };
+        if stamp.at() >= self.stamped.len() {
+            self.stamped.resize(stamp.at() + 1, 0);
+        }
+        let pools = &mut self.stamped[stamp.at()];
+        *pools = pools.saturating_add_signed(change);
     }
 
     fn list(&self, listing: Listing) -> &[PoolIx] {
@@ -184,6 +200,7 @@ impl Pools {
             clocks: false,
         };
         let ix = self.free.pop().unwrap_or_else(|| PoolIx::new(self.all.len()));
+        self.count_stamp(places.get(place), 1);
         for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
             if let Some(listing) = listing {
                 let list = self.lists.entry(listing).or_default();
@@ -203,6 +220,7 @@ impl Pools {
 
     fn close(&mut self, ix: PoolIx, places: &Places) {
         let Pool { class, place, listed, .. } = self.all[ix.at()];
+        self.count_stamp(places.get(place), -1);
         if let Ok(entry) = self.index.find_entry(hash(class, place), |other| *other == ix) {
             entry.remove();
         }

@@ -14,7 +14,8 @@ use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::LaneSet;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::place::Place;
+use crate::phase1::{Sight, Terrain};
+use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +50,11 @@ pub(crate) struct Pass<'a> {
     /// How often a single machine was looked at.
     looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+    /// Kept for the gangs that follow.
+    pub(crate) terrains: Map<Sight, Terrain>,
+    /// The pools of free machines in which something was claimed or given back, in the order of events, since
+    /// somebody wants to know.
+    notes: Option<Vec<PoolIx>>,
 }
 
 /// One value of a key, which a gang keeps to.
@@ -133,6 +139,8 @@ impl<'a> Pass<'a> {
             exhausted: vec![false; fleet.pools.len()],
             looked_at: 0,
             candidates: Map::default(),
+            terrains: Map::default(),
+            notes: None,
         }
     }
 
@@ -178,7 +186,27 @@ impl<'a> Pass<'a> {
     pub(crate) fn claim(&mut self, slot: Slot) {
         debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
         self.claims[slot.at()] = self.claimer;
-        self.free[self.fleet.pool(slot).at()] -= 1;
+        let ix = self.fleet.pool(slot);
+        self.free[ix.at()] -= 1;
+        self.note(ix);
+    }
+
+    fn note(&mut self, pool: PoolIx) {
+        if let Some(notes) = &mut self.notes
+            && matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
+        {
+            notes.push(pool);
+        }
+    }
+
+    /// From now on claims of free machines are noted. Gives the number of notes so far.
+    pub(crate) fn note_free(&mut self) -> usize {
+        self.notes.get_or_insert_default().len()
+    }
+
+    /// The notes from the given one on.
+    pub(crate) fn noted(&self, from: usize) -> &[PoolIx] {
+        self.notes.as_ref().and_then(|notes| notes.get(from..)).unwrap_or_default()
     }
 
     /// Gives a claim back, for the Needs that follow.
@@ -186,6 +214,7 @@ impl<'a> Pass<'a> {
         self.claims[slot.at()] = Claim::NOBODY;
         let ix = self.fleet.pool(slot);
         self.free[ix.at()] += 1;
+        self.note(ix);
         let pool = self.fleet.pools.get(ix);
         let rank = self.fleet.rank(slot);
         let position = pool.members().partition_point(|other| self.fleet.rank(*other) < rank);

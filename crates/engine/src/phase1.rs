@@ -7,12 +7,14 @@ mod credit;
 mod floor;
 mod gang;
 mod spread;
+mod terrain;
 pub(crate) mod trim;
 
 use bigfleet_types::MachineState;
 
 pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::spread::Spread;
+pub(crate) use self::terrain::{Sight, Terrain};
 use crate::demand::Row;
 use crate::lanes::Lanes;
 use crate::members::Slot;

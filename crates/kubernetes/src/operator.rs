@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use bigfleet_net::admin::{Addr, BuildInfo, Pages, Readiness, supervise};
 use bigfleet_net::clock::SystemClock;
+use bigfleet_net::metrics::{Buckets, histogram};
 use bigfleet_operator::io::{Render, Rendered};
 use bigfleet_operator::service;
 use bigfleet_operator::template::bootstrap::Bootstrap;
 use bigfleet_proto::v1alpha1::BootstrapRequest;
 use kube::Client;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Limits};
@@ -83,6 +85,12 @@ pub async fn run(
     let client = client::limited(client, options.limits, calls);
     let readiness = Readiness::settable("the API server has not answered yet");
     let running = Running::register(&mut registry, clock.clone());
+    let rendering = histogram(
+        &mut registry,
+        "bigfleet_operator_bootstrap_duration_seconds",
+        "How long it took to render what a machine boots with",
+        Buckets::A,
+    );
     let halt = CancellationToken::new();
     let shell = Arc::new(KubernetesShell::new(
         client.clone(),
@@ -113,7 +121,7 @@ pub async fn run(
         }
     };
     let elector = options.lease.as_ref().map(|lease| Elector::new(client, lease.clone(), clock.clone()));
-    let leader = Leader { shell, running, readiness, halt, clock, stop: stop.clone() };
+    let leader = Leader { shell, running, readiness, halt, clock, rendering, stop: stop.clone() };
     let result = leader.run(elector, options.service, options.bootstrap).await;
     let result = result.map_err(|end| match end {
         End::Error(error) => error,
@@ -142,6 +150,7 @@ struct Leader {
     readiness: Readiness,
     halt: CancellationToken,
     clock: Arc<SystemClock>,
+    rendering: Histogram,
     stop: CancellationToken,
 }
 
@@ -194,7 +203,11 @@ impl Leader {
             () = self.stop.cancelled() => return Ok(()),
             () = lost.cancelled() => return Err(End::Lost),
         }
-        let render = Arc::new(VersionedRender { bootstrap, version: self.shell.version() });
+        let render = Arc::new(VersionedRender {
+            bootstrap,
+            version: self.shell.version(),
+            rendering: self.rendering.clone(),
+        });
         // A token of its own: the session ends in `Leader::run`, after writing has.
         let handle = service::start(
             options,
@@ -220,11 +233,15 @@ impl Leader {
 struct VersionedRender {
     bootstrap: Bootstrap,
     version: watch::Receiver<Option<String>>,
+    rendering: Histogram,
 }
 
 impl Render for VersionedRender {
     fn render(&self, request: &BootstrapRequest) -> Result<Rendered, String> {
         let version = self.version.borrow().clone();
-        self.bootstrap.for_version(version).render(request)
+        let began = Instant::now();
+        let rendered = self.bootstrap.for_version(version).render(request);
+        self.rendering.observe(began.elapsed().as_secs_f64());
+        rendered
     }
 }

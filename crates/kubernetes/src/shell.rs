@@ -8,7 +8,7 @@
 
 mod convert;
 mod events;
-mod follow;
+pub(crate) mod follow;
 mod metrics;
 mod pods;
 mod requests;
@@ -260,5 +260,13 @@ impl ClusterShell for KubernetesShell {
         };
         drop(uids);
         self.inner.events.send(note, uid);
+    }
+
+    fn rollup_took(&self, build: Duration, enqueue: Duration) {
+        self.inner.metrics.rollup(build, enqueue);
+    }
+
+    fn upcoming_unchanged(&self, frames: u64) {
+        self.inner.metrics.unchanged(frames);
     }
 }

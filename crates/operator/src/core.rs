@@ -200,19 +200,16 @@ impl Core {
             Input::ServerVersion(version) => self.server_version = Some(version),
             Input::Node(node) => {
                 let name = node.name.clone();
+                if self.nodes.get(&name).is_some_and(|known| known.uid != node.uid) {
+                    // Another one of the same name: what was true of the old one ends with it.
+                    self.on_node_gone(&name);
+                }
                 if self.nodes.put(node) {
                     self.nodes_changed = true;
                     self.uncordoned.remove(&name);
                 }
             }
-            Input::NodeGone(name) => {
-                self.nodes_changed |= self.nodes.remove(&name).is_some();
-                self.uncordoned.remove(&name);
-                self.leaving.remove(&name);
-                if let Some(drain) = self.drains.get_mut(&name) {
-                    drain.cordon = drain::Cordon::Gone;
-                }
-            }
+            Input::NodeGone(name) => self.on_node_gone(&name),
             Input::Pod(pod) => {
                 if let Some(drain) = self.drains.get_mut(&pod.node).filter(|drain| drain.is_active()) {
                     drain.pod(now, &pod);
@@ -232,10 +229,28 @@ impl Core {
         }
     }
 
+    fn on_node_gone(&mut self, name: &str) {
+        self.nodes_changed |= self.nodes.remove(name).is_some();
+        self.uncordoned.remove(name);
+        self.leaving.remove(name);
+        if let Some(drain) = self.drains.get_mut(name) {
+            drain.cordon = drain::Cordon::Gone;
+        }
+    }
+
+    /// Builds a roll-up if one is due; whether one was. [`Core::poll`] does so too: this is for who wants to know how
+    /// long it takes.
+    pub fn poll_rollup(&mut self, now: UnixNanos) -> bool {
+        let now = self.advance(now);
+        let before = self.counters.rollups;
+        self.rollup_if_due(now);
+        self.counters.rollups > before
+    }
+
     /// Does what is due.
     pub fn poll(&mut self, now: UnixNanos) {
         let now = self.advance(now);
-        self.poll_rollup(now);
+        self.rollup_if_due(now);
         if std::mem::take(&mut self.nodes_changed) {
             self.resolve_all(now);
         }
@@ -256,6 +271,7 @@ impl Core {
             }
         }
         self.counters.requests = u64::try_from(self.demand.aggregate.len()).unwrap_or(u64::MAX);
+        self.counters.requests_pending = u64::try_from(self.demand.acks.pending()).unwrap_or(u64::MAX);
         self.counters.ack_queue = u64::try_from(self.demand.acks.depth()).unwrap_or(u64::MAX);
         let active = self.drains.values().filter(|drain| drain.is_active()).count();
         self.counters.drains_active = u64::try_from(active).unwrap_or(u64::MAX);

@@ -162,6 +162,8 @@ pub struct Pod {
     pub mirror: bool,
     /// Whether it is this operator itself.
     pub operator_itself: bool,
+    /// Whether nothing makes it again once it is gone: no controller owns it.
+    pub naked: bool,
     /// Its own termination grace.
     pub termination_grace: Duration,
 }

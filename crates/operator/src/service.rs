@@ -7,6 +7,7 @@ mod run;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigfleet_types::Clock;
 use tokio::sync::{mpsc, watch};
@@ -54,6 +55,16 @@ pub trait ClusterShell: Send + Sync + 'static {
 
     /// Records an Event, without waiting.
     fn note(&self, note: Note);
+
+    /// A roll-up went into the session's queue: how long it took to build and to queue. For metrics.
+    fn rollup_took(&self, build: Duration, enqueue: Duration) {
+        let _ = (build, enqueue);
+    }
+
+    /// So many frames asked for UpcomingNodes that were there already. For metrics.
+    fn upcoming_unchanged(&self, frames: u64) {
+        let _ = frames;
+    }
 }
 
 /// How an operator runs.

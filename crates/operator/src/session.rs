@@ -10,8 +10,8 @@ mod connection;
 pub mod delay;
 mod queues;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bigfleet_net::{channel, limits};
@@ -102,7 +102,11 @@ pub enum QueueError {
 #[derive(Debug, Default)]
 struct Counters {
     connected: AtomicBool,
+    /// When the session came up.
+    since: Mutex<Option<Instant>>,
     reconnects: AtomicU64,
+    /// The same, in the order of [`End::REASONS`].
+    reconnects_by: [AtomicU64; End::REASONS.len()],
     outbox_dropped: AtomicU64,
     rollups_sent: AtomicU64,
     rollups_refused: AtomicU64,
@@ -110,13 +114,23 @@ struct Counters {
     delay_nanos: AtomicU64,
 }
 
+impl Counters {
+    fn came_up(&self, at: Option<Instant>) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+}
+
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Whether a session is up.
     pub connected: bool,
+    /// How long the session has been up; zero without one.
+    pub age: Duration,
     /// How often a session was lost or could not be had.
     pub reconnects: u64,
+    /// The same by reason: `lost`, `refused`, `too_large` or `replaced`.
+    pub reconnects_by: [(&'static str, u64); End::REASONS.len()],
     /// Frames that a full outbox dropped.
     pub outbox_dropped: u64,
     /// Roll-ups that left.
@@ -186,8 +200,11 @@ impl Handle {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let since = *self.counters.since.lock().unwrap_or_else(PoisonError::into_inner);
         Stats {
             connected: self.counters.connected.load(Ordering::Relaxed),
+            age: since.map_or(Duration::ZERO, |since| since.elapsed()),
+            reconnects_by: std::array::from_fn(|i| (End::REASONS[i], get(&self.counters.reconnects_by[i]))),
             reconnects: self.counters.reconnects.load(Ordering::Acquire),
             outbox_dropped: get(&self.counters.outbox_dropped),
             rollups_sent: get(&self.counters.rollups_sent),
@@ -231,6 +248,7 @@ async fn keep(options: Options, handle: Handle, events: mpsc::Sender<Event>, sto
         };
         handle.queues.close(session);
         let was_connected = handle.counters.connected.swap(false, Ordering::Relaxed);
+        handle.counters.came_up(None);
         if was_connected && events.send(Event { session, input: Input::Disconnected }).await.is_err() {
             return;
         }
@@ -242,6 +260,9 @@ async fn keep(options: Options, handle: Handle, events: mpsc::Sender<Event>, sto
         let wait = delays.after(&outcome.end, lived, outcome.greeted, chance);
         let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         handle.counters.delay_nanos.store(nanos, Ordering::Relaxed);
+        if let Some(at) = End::REASONS.iter().position(|reason| *reason == outcome.end.reason()) {
+            handle.counters.reconnects_by[at].fetch_add(1, Ordering::Relaxed);
+        }
         handle.counters.reconnects.fetch_add(1, Ordering::Release);
         report(&options, &handle, &outcome, wait);
         tokio::select! {

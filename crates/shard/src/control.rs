@@ -276,6 +276,12 @@ impl Control {
         self.fleet.in_flight().map(|(id, _)| id)
     }
 
+    /// How many questions to operators wait for an answer: bootstrap requests and reclaim instructions.
+    #[must_use]
+    pub fn questions(&self) -> usize {
+        self.sessions.requests.len() + self.sessions.instructions.len()
+    }
+
     /// The deficits that last, by key.
     pub fn shortfalls(&self) -> impl Iterator<Item = (&NeedKey, &Deficit)> {
         self.ledger.shortfalls()

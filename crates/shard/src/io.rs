@@ -8,7 +8,6 @@ use std::time::Duration;
 use bigfleet_engine::Decisions;
 use bigfleet_proto::v1alpha1::ShardMessage;
 use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
-use bytes::Bytes;
 
 /// One call to the provider, numbered from 1 in the order in which the core asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,19 +143,15 @@ pub enum CallError {
     },
 }
 
-/// What an operator rendered for one machine.
-#[derive(Clone)]
+pub use crate::secret::Secret;
+
+/// What an operator rendered for one machine. Good for one attempt.
+#[derive(Debug)]
 pub struct Blob {
-    /// Opaque and secret: forwarded, never logged.
-    pub user_data: Bytes,
+    /// Opaque: forwarded, never logged.
+    pub user_data: Secret,
     /// How long it may be used, from its arrival.
     pub ttl: Duration,
-}
-
-impl fmt::Debug for Blob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Blob({} secret bytes, ttl {:?})", self.user_data.len(), self.ttl)
-    }
 }
 
 /// Something is to be done.
@@ -208,7 +203,6 @@ pub enum Output {
 }
 
 /// A change of one machine.
-#[derive(Clone)]
 pub enum Mutation {
     /// Make the host.
     Create,
@@ -217,7 +211,7 @@ pub enum Mutation {
         /// Which cluster.
         cluster: ClusterId,
         /// What the operator rendered.
-        blob: Bytes,
+        blob: Secret,
         /// For which Need; the provider stores it for us.
         attribution: Attribution,
     },
@@ -237,7 +231,7 @@ impl fmt::Debug for Mutation {
             Self::Configure { cluster, blob, attribution } => f
                 .debug_struct("Configure")
                 .field("cluster", cluster)
-                .field("blob", &format_args!("{} secret bytes", blob.len()))
+                .field("blob", blob)
                 .field("attribution", attribution)
                 .finish(),
             Self::Drain { grace } => f.debug_struct("Drain").field("grace", grace).finish(),

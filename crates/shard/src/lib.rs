@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod options;
 pub mod outbox;
 pub mod provider_client;
+mod secret;
 pub mod service;
 mod session;
 pub mod step;

@@ -146,7 +146,7 @@ impl ProviderClient {
                         .configure(ConfigureRequest {
                             machine_id,
                             cluster_id: cluster.to_string(),
-                            bootstrap_blob: blob,
+                            bootstrap_blob: blob.into_bytes(),
                             shard_id,
                             shard_epoch,
                             sequence_number,

@@ -216,9 +216,13 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 let answer = gate::session::blob(&response)
-                    .map(|gate::session::Blob { user_data, ttl }| Blob { user_data, ttl })
+                    .map(|gate::session::Blob { user_data, ttl }| (user_data, ttl))
                     .map_err(|error| error.to_string());
-                Input::Blob { session, request_id: response.request_id, answer }
+                // The message's own hold on the secret goes first, so that what it was read from can be wiped.
+                let request_id = response.request_id;
+                drop(response.user_data);
+                let answer = answer.map(|(user_data, ttl)| Blob { user_data: user_data.into(), ttl });
+                Input::Blob { session, request_id, answer }
             }
             Some(Payload::ReclaimAck(ack)) => {
                 if ack.instruction_id.len() > ANSWER_ID_BYTES_MAX {

@@ -187,7 +187,7 @@ impl<P: StepProvider> Stepper<P> {
                         session,
                         request_id: request.request_id.clone(),
                         answer: Ok(Blob {
-                            user_data: Bytes::from_static(b"blob"),
+                            user_data: Bytes::from_static(b"blob").into(),
                             ttl: Duration::from_secs(3600),
                         }),
                     }),

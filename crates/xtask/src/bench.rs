@@ -12,6 +12,12 @@ pub(crate) enum Bench {
     /// Decisions of the engine on realistic fleets, the published workloads beside their recorded numbers, and pending
     /// pods from request to decision.
     Engine(Engine),
+    /// Counts the instructions of four small benches and fails when one grew by more than 3 % (needs valgrind).
+    Instructions {
+        /// Commit to the numbers of now.
+        #[arg(long)]
+        update: bool,
+    },
 }
 
 /// Which workloads.
@@ -30,14 +36,20 @@ pub(crate) struct Engine {
 
 /// Builds the benchmark and runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
-    let Bench::Engine(engine) = bench;
-    let mut command =
-        cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--", "engine"]);
-    for (flag, value) in [("--profile", &engine.profile), ("--workload", &engine.workload)] {
-        if let Some(value) = value {
-            command.args([flag, value]);
+    let mut command = cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--"]);
+    match bench {
+        Bench::Engine(engine) => {
+            command.arg("engine");
+            for (flag, value) in [("--profile", &engine.profile), ("--workload", &engine.workload)] {
+                if let Some(value) = value {
+                    command.args([flag, value]);
+                }
+            }
+            command.args(engine.json.then_some("--json"));
+        }
+        Bench::Instructions { update } => {
+            command.arg("instructions").args(update.then_some("--update"));
         }
     }
-    command.args(engine.json.then_some("--json"));
     workspace::run(&mut command)
 }

@@ -74,22 +74,25 @@ pub(crate) struct Options {
 /// A part cannot be built or started, or a step fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut steps = suite::steps();
-    steps.retain(|step| options.long || !step.long);
+    if !options.long {
+        let long: Vec<Step> = steps.extract_if(.., |step| step.long).collect();
+        long.iter().for_each(|step| println!("e2e: only with --long: {}", step.name));
+    }
     if options.list {
         steps.iter().for_each(|step| println!("{}", step.name));
         return Ok(());
     }
-    select(options, &mut steps)?;
+    select(options, &mut steps, std::env::var_os("CI").is_some())?;
     let kubebox = Kubebox::find_or_build()?;
-    let executable = executable(options)?;
-    let scripted_shard = scripted_shard(options)?;
+    let [executable, scripted_shard] = programs(options)?;
     if options.build_only {
         return Ok(());
     }
     let folder = working_folder()?;
     println!("e2e: everything of this run is in {}", folder.display());
-    // The host program outlives a rebuild of this one.
-    std::fs::copy(std::env::current_exe()?, folder.join("xtask"))?;
+    let executable = take_along(&executable, &folder, "bigfleet")?;
+    let scripted_shard = take_along(&scripted_shard, &folder, "scripted-shard")?;
+    take_along(&std::env::current_exe()?, &folder, "xtask")?;
     std::os::unix::fs::symlink(kubebox.program("kubectl"), folder.join("kubectl"))?;
     let reaper = Reaper::start()?;
     let start = Instant::now();
@@ -133,8 +136,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the steps that were asked for.
-fn select(options: &Options, steps: &mut Vec<Step>) -> Result<()> {
+/// Keeps the steps that were asked for. In CI that is all of them.
+fn select(options: &Options, steps: &mut Vec<Step>, ci: bool) -> Result<()> {
+    if ci && (options.until.is_some() || options.only.is_some() || options.build_only) {
+        bail!(
+            "--until, --only and --build-only leave steps out, which CI must not; unset CI to choose steps"
+        );
+    }
     let find = |flag: &str, text: &str| {
         let at = steps.iter().position(|step| step.name.contains(text));
         at.with_context(|| format!("{flag} {text:?} names no step; `cargo xtask e2e --list` prints them"))
@@ -166,23 +174,30 @@ fn take(step: &Step, world: &mut World) -> Result<()> {
     Ok(())
 }
 
-fn executable(options: &Options) -> Result<PathBuf> {
-    match &options.bigfleet {
-        Some(path) => std::path::absolute(path).context("--bigfleet"),
-        None => build("bigfleet"),
+/// `bigfleet` and `scripted-shard`: those that were named, the rest built.
+fn programs(options: &Options) -> Result<[PathBuf; 2]> {
+    if options.bigfleet.is_none() || options.scripted_shard.is_none() {
+        build()?;
     }
+    let program = |flag: &str, named: &Option<PathBuf>, name: &str| match named {
+        Some(path) => std::path::absolute(path).with_context(|| format!("--{flag}")),
+        None => built(name),
+    };
+    Ok([
+        program("bigfleet", &options.bigfleet, "bigfleet")?,
+        program("scripted-shard", &options.scripted_shard, "scripted-shard")?,
+    ])
 }
 
-fn scripted_shard(options: &Options) -> Result<PathBuf> {
-    match &options.scripted_shard {
-        Some(path) => std::path::absolute(path).context("--scripted-shard"),
-        None => build("scripted-shard"),
-    }
+/// Builds both programs just as the test command does, so that nothing is compiled twice: it takes the whole workspace,
+/// and naming a test makes cargo take the features that only tests ask for as well.
+fn build() -> Result<()> {
+    let what = ["--bin", "bigfleet", "--bin", "scripted-shard", "--test", "scripted-shard-speaks"];
+    let how = ["build", "--quiet", "--workspace", "--locked"];
+    workspace::run(&mut cargo(how.into_iter().chain(what)))
 }
 
-/// Builds a program with the same features as the test command does, so that nothing is compiled twice.
-fn build(name: &str) -> Result<PathBuf> {
-    workspace::run(&mut cargo(["build", "--quiet", "--workspace", "--locked", "--bin", name]))?;
+fn built(name: &str) -> Result<PathBuf> {
     let metadata = cargo_metadata::MetadataCommand::new()
         .current_dir(workspace::root())
         .other_options(["--locked".to_owned()])
@@ -194,6 +209,13 @@ fn build(name: &str) -> Result<PathBuf> {
         bail!("cargo built no {}", program.display());
     }
     Ok(program)
+}
+
+/// Copies a program into the folder of the run, where a build beside the run does not reach it.
+fn take_along(program: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
+    let own = folder.join(name);
+    std::fs::copy(program, &own).with_context(|| format!("cannot copy {}", program.display()))?;
+    Ok(own)
 }
 
 /// A new folder that only we can read: it holds keys.
@@ -242,4 +264,36 @@ fn keep(mut world: World, reaper: &Reaper) -> Result<()> {
     println!("and when you have seen enough\n");
     println!("  kill -9 $(cat {folder}/pids); rm -r {folder}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn selected(args: &[&str], ci: bool) -> Result<Vec<&'static str>> {
+        let line = Line::try_parse_from(["e2e"].iter().chain(args))?;
+        let mut steps = suite::steps();
+        select(&line.options, &mut steps, ci)?;
+        Ok(steps.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn steps_are_chosen_by_their_names_and_ci_takes_all() {
+        let all: Vec<&str> = suite::steps().iter().map(|step| step.name).collect();
+        assert_eq!(selected(&[], true).unwrap(), all);
+        assert_eq!(selected(&["--until", "rights"], false).unwrap(), all[..2]);
+        let some = selected(&["--only", "drain"], false).unwrap();
+        assert!(some.len() == 3 && some[..2] == all[..2] && some[2].contains("drain"), "{some:?}");
+        for args in [["--until", "rights"], ["--only", "drain"]] {
+            assert!(selected(&args, true).unwrap_err().to_string().contains("CI"));
+        }
+        assert!(selected(&["--only", "no such step"], false).is_err());
+    }
 }

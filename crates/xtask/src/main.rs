@@ -8,6 +8,7 @@ mod licenses;
 mod mutants;
 mod properties;
 mod schema;
+mod sim;
 mod test;
 mod traces;
 mod workspace;
@@ -65,6 +66,8 @@ enum Command {
         #[arg(long, default_value_t = 100_000)]
         cases: u32,
     },
+    /// Lets the closed loop run through many generated worlds and a long soak.
+    Sim(sim::Options),
     /// Measures BigFleet on this machine, with release builds.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Kill9 { points, seed } => kill9::run(points, seed),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases } => properties::run(cases),
+        Command::Sim(options) => sim::run(&options),
         Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
         Command::E2eBoot { folder } => e2e::boot::run(&folder),

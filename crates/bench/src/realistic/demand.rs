@@ -82,16 +82,32 @@ impl Plan {
 
     /// The rows of a round.
     pub(super) fn needs(&self, tables: &Tables, cluster: u64, round: u64) -> Vec<Need> {
+        self.rows_without(tables, cluster, |row| plain_lost(row, round), |_, gang| gang_lost(gang, round))
+    }
+
+    /// The rows of a round in which the first `rows` rows change and no other: each lacks a pod in every other round.
+    pub(super) fn needs_changing(&self, tables: &Tables, cluster: u64, round: u64, rows: u64) -> Vec<Need> {
+        let lost = |row: usize| if (row as u64) < rows { round % 2 } else { 0 };
+        self.rows_without(tables, cluster, lost, |row, _| lost(self.plain.len() + row))
+    }
+
+    fn rows_without(
+        &self,
+        tables: &Tables,
+        cluster: u64,
+        plain_lost: impl Fn(usize) -> u64,
+        gang_lost: impl Fn(usize, &Gang) -> u64,
+    ) -> Vec<Need> {
         let plain = self.plain.iter().enumerate().map(|(row, plain)| {
             let kind = tables.kind(plain.kind);
             let mut pods = plain.pods.clone();
-            pods[0] = pods[0].saturating_sub(plain_lost(row, round)).max(1);
+            pods[0] = pods[0].saturating_sub(plain_lost(row)).max(1);
             let profile = &kind.profiles[plain.at][usize::from(plain.spread)].profile;
             kind.need(profile, &pods, kind.group.clone())
         });
-        let gangs = self.gangs.iter().map(|gang| {
+        let gangs = self.gangs.iter().enumerate().map(|(row, gang)| {
             let kind = tables.kind(gang.kind);
-            let pods = gang.pods - gang_lost(gang, round);
+            let pods = gang.pods - gang_lost(row, gang);
             kind.need(&kind.profiles[gang.at][0].profile, &[pods], gang.group(cluster))
         });
         plain.chain(gangs).collect()

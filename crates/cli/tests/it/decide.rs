@@ -2,6 +2,8 @@
 
 use std::fs::File;
 
+use serde_json::{Value, json};
+
 use crate::process::{bigfleet, finish, run, stderr, stdout};
 
 const PLAIN: &str = r#"{
@@ -141,5 +143,113 @@ fn explain_prints_why_and_refuses_what_is_not_there() {
         assert_eq!((refused.status.code(), stdout(&refused)), (Some(2), String::new()));
         assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
         assert_eq!(stderr(&refused).lines().count(), 1);
+    }
+}
+
+/// Numbers that look like chance; the same on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+}
+
+/// A fleet with machines in every state that matters and racks, zones and owners, and more demand than it can meet.
+/// `seed` 0 lists it plainly; any other one in another order, behind machines that the engine never sees and clusters that
+/// want nothing, with labels and names of their own.
+fn busy_file(seed: u64) -> String {
+    let mut dice = Dice(seed);
+    let machine = |n: usize| {
+        let (state, cluster) = match n % 5 {
+            0 | 1 => ("MACHINE_STATE_CONFIGURED", ["east", "west"][n % 2]),
+            2 => ("MACHINE_STATE_IDLE", ""),
+            3 => ("MACHINE_STATE_SPECULATIVE", ""),
+            _ => ("MACHINE_STATE_CREATING", ""),
+        };
+        json!({"machine": {
+            "id": format!("m-{n}"), "state": state, "cluster": cluster,
+            "instanceType": format!("type-{}", n % 3), "zone": format!("zone-{}", n % 4),
+            "pricePerHour": 1.0 + f64::from(u32::try_from(n % 7).unwrap()) / 4.0,
+            "resources": {"resources": {"cpu": "8", "memory": "32Gi"}},
+            "labels": {"example.com/rack": format!("rack-{}", n % 6)},
+        }})
+    };
+    let mut fleet: Vec<Value> = (0..60).map(machine).collect();
+    let rack = json!({"key": "example.com/rack", "operator": "OPERATOR_SAME"});
+    let spread = json!({"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1,
+        "whenUnsatisfiable": "WHEN_UNSATISFIABLE_DO_NOT_SCHEDULE"});
+    let row = |priority: i32, cpu: u32, more: Value| {
+        let mut need = json!({"aggregateResources": {"cpu": cpu.to_string(), "memory": format!("{}Gi", 4 * cpu)},
+            "minUnit": {"cpu": "4", "memory": "16Gi"}, "priority": priority});
+        need.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        need
+    };
+    let needs = |cluster: usize| {
+        let priority = 100 * i32::try_from(cluster % 3).unwrap();
+        vec![
+            row(priority, 100, json!({})),
+            // The two clusters without machines want them the more.
+            if cluster > 1 { row(4_000, 120, json!({})) } else { row(priority + 2, 8, json!({})) },
+            row(priority + 1, 24, json!({"spread": [spread]})),
+            row(5_000, 32, json!({"requirements": [rack], "group": "gang-1"})),
+            row(5_000, 20, json!({"requirements": [rack], "group": "gang-2"})),
+            row(5_000, 8, json!({"requirements": [rack], "group": "small"})),
+        ]
+    };
+    let names = ["east", "west", "north", "south"];
+    let mut demand: Vec<Value> = (0..names.len())
+        .map(|n| {
+            let mut needs = needs(n);
+            if seed > 0 {
+                dice.shuffle(&mut needs);
+            }
+            json!({"rollup": {"clusterId": names[n], "needs": needs}})
+        })
+        .collect();
+    if seed > 0 {
+        for n in 0..=dice.below(12) {
+            let (key, value) = (format!("odd.example/{n}"), format!("v{}", dice.below(5)));
+            let mut hidden = machine(2);
+            hidden["machine"]["id"] = format!("hidden-{n}").into();
+            hidden["machine"]["labels"] = json!({key: value});
+            hidden["withheld"] = true.into();
+            fleet.push(hidden);
+            demand.push(json!({"rollup": {"clusterId": format!("passer-by-{n}"), "needs": []}}));
+        }
+        dice.shuffle(&mut fleet);
+        dice.shuffle(&mut demand);
+    }
+    json!({"format": "bigfleet.decide/v1", "fleet": fleet, "demand": demand}).to_string()
+}
+
+/// Each run is a process of its own, with hash seeds and addresses of its own.
+#[test]
+fn processes_that_read_the_same_in_other_orders_print_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let decided = |seed: u64| {
+        let file = folder.path().join(format!("{seed}.json"));
+        std::fs::write(&file, busy_file(seed)).unwrap();
+        let output = run(&["decide", file.to_str().unwrap()]);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "seed {seed}");
+        stdout(&output)
+    };
+    let plain = decided(0);
+    for part in
+        ["\"Bootstrap\"", "\"Preempt\"", "\"Provision\"", "\"sameDomain\"", "\"unmetReason\"", "\"members\""]
+    {
+        assert!(plain.contains(part), "{part} is not in\n{plain}");
+    }
+    for seed in [0, 1, 2, 3, 4, 5, 6, 7] {
+        let other = decided(seed);
+        let differs = plain.lines().zip(other.lines()).position(|(one, two)| one != two);
+        assert!(differs.is_none() && plain.len() == other.len(), "seed {seed} differs in line {differs:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Acquisition: free machines, Idle ones before any that must be bought, cheapest first.
 
-use super::{Work, trim};
+use super::{Work, terrain, trim};
 use crate::cost::acquire_key;
 use crate::demand::Row;
 use crate::lanes::LaneSet;
@@ -34,16 +34,16 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
     }
     let missing = work.remaining.clone();
     for tier in within.tiers() {
-        let all = candidates(pass, row, *tier);
-        let inside = within.domain.map(|domain| {
-            let class = |pool| pass.fleet.pools.get(pool).class;
-            all.list
-                .iter()
-                .filter(|(_, pool)| domain.has(pass, class(*pool)))
-                .copied()
-                .collect::<Candidates>()
-        });
-        pass.walk(inside.as_ref().unwrap_or(&all.list), |pass, slot, class| {
+        let (loan, inside) = match within.domain {
+            Some(domain) => {
+                let (sight, terrain) = terrain::borrow(pass, row, domain.key);
+                let inside = terrain.candidates(pass, row, domain.value, *tier);
+                pass.terrains.insert(sight, terrain);
+                (None, inside)
+            }
+            None => (Some(candidates(pass, row, *tier)), Vec::new()),
+        };
+        pass.walk(loan.as_ref().map_or(&inside, |loan| &loan.list), |pass, slot, class| {
             if work.remaining.is_zero() {
                 return Step::Stop;
             }
@@ -57,7 +57,7 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
             taken.push(slot);
             Step::Claimed
         });
-        all.give_back(pass);
+        loan.into_iter().for_each(|loan| loan.give_back(pass));
         if work.remaining.is_zero() {
             for slot in trim::surplus(pass, row, &missing, &mut taken) {
                 pass.unclaim(slot);

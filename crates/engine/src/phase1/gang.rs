@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::terrain::{self, Terrain};
 use super::{Outcome, Work, acquire, credit};
 use crate::demand::Row;
 use crate::intern::{KeyIx, Map, ValueIx};
@@ -38,11 +39,11 @@ pub(crate) struct Told {
 }
 
 /// What one value offers.
-#[derive(Debug, Default)]
-struct Offer {
-    count: u64,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Offer {
+    pub(super) count: u64,
     creditable_count: u64,
-    total: Lanes,
+    pub(super) total: Lanes,
     credit: Lanes,
     own: Lanes,
     /// Credit and Idle machines.
@@ -51,10 +52,10 @@ struct Offer {
 
 /// The greater the better. The satisfiable compare by credit, own, near and least over-commitment; the others by
 /// total, credit and own; then all by number of machines.
-type Rank = (bool, [i128; 3], Reverse<i128>, u64);
+pub(super) type Rank = (bool, [i128; 3], Reverse<i128>, u64);
 
 impl Offer {
-    fn rank(&self, deficit: &Lanes) -> Rank {
+    pub(super) fn rank(&self, deficit: &Lanes) -> Rank {
         let share = |lanes: &Lanes| lanes.coverage(deficit, true);
         // Slack must not move a gang that its credit covers.
         let served = self.credit.covers(deficit);
@@ -66,6 +67,37 @@ impl Offer {
         } else {
             (false, [share(&self.total), share(&self.credit), share(&self.own)], Reverse(0), count)
         }
+    }
+
+    fn add(&mut self, kind: Kind, capacity: &Lanes, machines: u32) {
+        let worth = capacity.times(i64::from(machines));
+        self.count += u64::from(machines);
+        self.total.add(&worth);
+        if matches!(kind, Kind::Own | Kind::OtherCredit) {
+            self.creditable_count += u64::from(machines);
+            self.credit.add(&worth);
+        }
+        if kind == Kind::Own {
+            self.own.add(&worth);
+        }
+        if matches!(kind, Kind::Own | Kind::OtherCredit | Kind::Idle) {
+            self.near.add(&worth);
+        }
+    }
+
+    /// Adds machines that are for the taking.
+    pub(super) fn add_free(&mut self, capacity: &Lanes, machines: u32, tier: Tier) {
+        if machines > 0 {
+            let kind = if tier == Tier::Idle { Kind::Idle } else { Kind::Speculative };
+            self.add(kind, capacity, machines);
+        }
+    }
+
+    /// Adds what is free.
+    fn join(&mut self, free: &Self) {
+        self.count += free.count;
+        self.total.add(&free.total);
+        self.near.add(&free.near);
     }
 }
 
@@ -97,13 +129,14 @@ pub(super) fn own_suffice(pass: &Pass<'_>, row: &Row, key: KeyIx) -> bool {
 /// Chooses the domain, claims what it has and acquires what it lacks, all at once.
 pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
     let mut work = Work::new(row);
-    let offers = offers(pass, row, key);
-    let text = |value: &ValueIx| pass.symbols.value_text(*value);
-    let best = offers.iter().max_by(|(a, x), (b, y)| {
-        x.rank(&row.aggregate).cmp(&y.rank(&row.aggregate)).then_with(|| text(b).cmp(&text(a)))
-    });
-    let chosen = best.map(|(value, offer)| (*value, offer.total.covers(&row.aggregate)));
-    let candidates = told(pass, &offers, &row.aggregate);
+    let (sight, mut terrain) = terrain::borrow(pass, row, key);
+    let mut offers = claims_on(pass, row, key);
+    for (value, offer) in &mut offers {
+        terrain.free(*value).into_iter().for_each(|free| offer.join(free));
+    }
+    terrain.prepare(&row.aggregate);
+    let (chosen, candidates) = choose(pass, &terrain, &offers, &row.aggregate);
+    pass.terrains.insert(sight, terrain);
     let Some((value, satisfiable)) = chosen else {
         let choice = Some(Choice { domain: None, satisfiable: false, candidates });
         return Outcome { residual: work.remaining, choice, ..Outcome::default() };
@@ -116,17 +149,39 @@ pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
     Outcome { residual: work.remaining, credited: work.credited, acquired, choice, ..Outcome::default() }
 }
 
-/// What each value offers the gang, over unclaimed machines that match and help.
-fn offers(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> {
+/// The best value, whether it can hold the gang, and what is told of the choice. `offers` has the values where the gang
+/// has a claim on something; in all others there is but what is free.
+fn choose(
+    pass: &Pass<'_>,
+    terrain: &Terrain,
+    offers: &Map<ValueIx, Offer>,
+    deficit: &Lanes,
+) -> (Option<(ValueIx, bool)>, Vec<Told>) {
+    let text = |value: ValueIx| Reverse(pass.symbols.value_text(value));
+    let ours = offers.iter().map(|(value, offer)| (offer.rank(deficit), text(*value), *value, offer));
+    let ours = ours.max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let free = terrain.best(deficit, offers);
+    let free = free.map(|(rank, value, offer)| (rank.clone(), text(value), value, offer));
+    let best = ours.into_iter().chain(free).max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let chosen = best.map(|(_, _, value, offer)| (value, offer.total.covers(deficit)));
+
+    let free = terrain.best_covered(deficit, offers, TOLD);
+    let ours = offers.iter().map(|(value, offer)| (*value, offer.total.per_mille(deficit), offer));
+    let mut told: Vec<Told> = ours
+        .chain(free)
+        .map(|(value, per_mille, offer)| Told { value, per_mille, satisfiable: offer.total.covers(deficit) })
+        .collect();
+    told.sort_by_key(|told| (Reverse(told.per_mille), pass.symbols.value_text(told.value)));
+    told.truncate(TOLD);
+    (chosen, told)
+}
+
+/// What the cluster has or gets in each value: unclaimed machines that match and help, and the gang's own drains.
+fn claims_on(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> {
     let mut pools: Vec<(Kind, PoolIx)> = Vec::new();
     for part in credit::Part::ALL {
         let kind = if part.is_own() { Kind::Own } else { Kind::OtherCredit };
         pools.extend(credit::unordered(pass, row, part).into_iter().map(|ix| (kind, ix)));
-    }
-    for (tier, kind) in [(Tier::Idle, Kind::Idle), (Tier::Speculative, Kind::Speculative)] {
-        let all = acquire::candidates(pass, row, tier);
-        pools.extend(all.list.iter().map(|(_, ix)| (kind, *ix)));
-        all.give_back(pass);
     }
     for ix in pass.fleet.pools.draining() {
         let place = pass.fleet.place(*ix);
@@ -139,42 +194,17 @@ fn offers(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> {
     let mut offers: Map<ValueIx, Offer> = Map::default();
     for (kind, ix) in pools {
         let (class, free) = (pass.fleet.pools.get(ix).class, pass.free(ix));
-        let capacity = pass.fleet.classes.capacity(class);
-        let fits = kind == Kind::Own || capacity.covers(&row.min_unit);
-        let useful = free > 0 && fits && capacity.reduces(&row.aggregate);
-        if !useful || !pass.matching.matches(row.profile, class) {
+        if free == 0 || !pass.matching.matches(row.profile, class) {
             continue;
         }
-        let Some(value) = pass.fleet.classes.domain(class, key) else { continue };
-        let worth = capacity.times(i64::from(free));
-        let offer = offers.entry(value).or_default();
-        offer.count += u64::from(free);
-        offer.total.add(&worth);
-        if matches!(kind, Kind::Own | Kind::OtherCredit) {
-            offer.creditable_count += u64::from(free);
-            offer.credit.add(&worth);
+        let capacity = pass.fleet.classes.capacity(class);
+        let fits = kind == Kind::Own || capacity.covers(&row.min_unit);
+        if !fits || !capacity.reduces(&row.aggregate) {
+            continue;
         }
-        if kind == Kind::Own {
-            offer.own.add(&worth);
-        }
-        if matches!(kind, Kind::Own | Kind::OtherCredit | Kind::Idle) {
-            offer.near.add(&worth);
+        if let Some(value) = pass.fleet.classes.domain(class, key) {
+            offers.entry(value).or_default().add(kind, capacity, free);
         }
     }
     offers
-}
-
-/// The best covered values, for inspection.
-fn told(pass: &Pass<'_>, offers: &Map<ValueIx, Offer>, deficit: &Lanes) -> Vec<Told> {
-    let mut all: Vec<Told> = offers
-        .iter()
-        .map(|(value, offer)| Told {
-            value: *value,
-            per_mille: offer.total.per_mille(deficit),
-            satisfiable: offer.total.covers(deficit),
-        })
-        .collect();
-    all.sort_by_key(|told| (Reverse(told.per_mille), pass.symbols.value_text(told.value)));
-    all.truncate(TOLD);
-    all
 }

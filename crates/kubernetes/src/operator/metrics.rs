@@ -61,7 +61,9 @@ impl Collector for Running {
         };
         let mut out = Out(encoder);
         out.gauge("session_up", "Whether a session with the shard is up", u64::from(stats.connected))?;
-        out.counter("session_reconnects", "Sessions lost or not to be had", stats.reconnects)?;
+        out.seconds("session_age_seconds", "How long the session has been up", stats.age.as_secs_f64())?;
+        let by = &stats.reconnects_by.into();
+        out.family("session_reconnects", "Sessions lost or not to be had", "reason", by)?;
         out.counter(
             "sessions_dropped",
             "Sessions ended because the shard fell silent",
@@ -79,7 +81,9 @@ impl Collector for Running {
             let age = self.clock.now().since(confirmed).as_secs_f64();
             out.seconds("rollup_age_seconds", "Since the shard last confirmed a roll-up", age)?;
         }
-        out.gauge("crs", "CapacityRequests that contribute to the demand", counters.requests)?;
+        let pending = counters.requests_pending;
+        let phases = [("Pending", pending), ("Acknowledged", counters.requests.saturating_sub(pending))];
+        out.gauges("crs", "CapacityRequests that contribute to the demand", "phase", &phases)?;
         let by = &counters.requests_skipped;
         out.family("crs_skipped", "CapacityRequests that contribute nothing", "reason", by)?;
         out.gauge("ack_queue_depth", "CapacityRequests that wait to be acknowledged", counters.ack_queue)?;
@@ -130,6 +134,23 @@ impl Out<'_> {
         let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         let (name, help) = full(name, help);
         metric.encode(self.0.encode_descriptor(&name, &help, None, MetricType::Gauge)?)
+    }
+
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        values: &[(&'static str, u64)],
+    ) -> fmt::Result {
+        let (name, help) = full(name, help);
+        let mut metric = self.0.encode_descriptor(&name, &help, None, MetricType::Gauge)?;
+        for (value, number) in values {
+            let labels = [(label, *value)];
+            let number = ConstGauge::new(i64::try_from(*number).unwrap_or(i64::MAX));
+            number.encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 
     fn seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {

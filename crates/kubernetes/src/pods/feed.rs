@@ -7,7 +7,7 @@ use futures::stream::{BoxStream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ObjectMeta};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{self, Config};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -15,6 +15,7 @@ use super::core::Current;
 use super::facts::Facts;
 use super::table::{Event, Held, Kind, Seen, key};
 use crate::crd::{CapacityRequest, names};
+use crate::shell::follow::{Change, Follower};
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
@@ -26,15 +27,14 @@ pub(super) enum Item {
     Event(Event),
     /// An object that cannot be read, and why. What it means for the table comes as an event of its own.
     Unreadable { kind: Kind, meta: Box<ObjectMeta>, error: String },
-    /// The watch is broken and tries again; what is known stays.
-    Broken { kind: Kind, error: String },
+    /// The kind cannot be read for now; what is known stays.
+    Denied(Kind),
 }
 
 /// All pods.
 pub(super) fn pods(client: &Client) -> BoxStream<'static, Item> {
-    let stream = guarded::<Pod>(client);
-    stream
-        .flat_map(|event| {
+    followed::<Pod>("Pod", client, Config::default())
+        .flat_map(|change| {
             let read = |object: DeserializeGuard<Pod>| match object.0 {
                 Ok(pod) => Facts::of(&pod).map(|facts| Seen::Readable(Arc::new(facts))).ok_or_else(|| {
                     (Box::new(pod.metadata.clone()), "metadata.name or metadata.uid is missing".to_owned())
@@ -43,7 +43,7 @@ pub(super) fn pods(client: &Client) -> BoxStream<'static, Item> {
             };
             items(
                 Kind::Pod,
-                event,
+                change,
                 read,
                 |meta| Seen::Unreadable(meta.uid.clone().unwrap_or_default()),
                 Event::Pod,
@@ -55,9 +55,8 @@ pub(super) fn pods(client: &Client) -> BoxStream<'static, Item> {
 
 /// All CapacityRequests.
 pub(super) fn requests(client: &Client) -> BoxStream<'static, Item> {
-    let stream = guarded::<CapacityRequest>(client);
-    stream
-        .flat_map(|event| {
+    followed::<CapacityRequest>("CapacityRequest", client, Config::default())
+        .flat_map(|change| {
             let read = |object: DeserializeGuard<CapacityRequest>| match object.0 {
                 Ok(request) => {
                     Ok(Held { current: Current::of(&request), pod_name: pod_name(&request.metadata) })
@@ -75,26 +74,26 @@ pub(super) fn requests(client: &Client) -> BoxStream<'static, Item> {
                 },
                 pod_name: pod_name(meta),
             };
-            items(Kind::CapacityRequest, event, read, unreadable, Event::Request, Event::RequestGone)
+            items(Kind::CapacityRequest, change, read, unreadable, Event::Request, Event::RequestGone)
         })
         .boxed()
 }
 
 /// The nodes that `selector` selects.
 pub(super) fn nodes(client: &Client, selector: &str) -> BoxStream<'static, Item> {
-    let config = watcher::Config::default().labels(selector).page_size(PAGE);
-    watcher(Api::<PartialObjectMeta<Node>>::all(client.clone()), config)
-        .default_backoff()
-        .map(|event| {
-            let name = |meta: ObjectMeta| meta.name.unwrap_or_default();
-            match event {
-                Ok(watcher::Event::Init) => Item::Event(Event::Listing(Kind::Node)),
-                Ok(watcher::Event::InitDone) => Item::Event(Event::Listed(Kind::Node)),
-                Ok(watcher::Event::InitApply(node) | watcher::Event::Apply(node)) => {
-                    Item::Event(Event::Node(name(node.metadata)))
+    followed::<PartialObjectMeta<Node>>("Node", client, Config::default().labels(selector))
+        .map(|change| {
+            let name = |node: &DeserializeGuard<PartialObjectMeta<Node>>| {
+                node.meta().name.clone().unwrap_or_default()
+            };
+            match change {
+                Change::Event(watcher::Event::Init) => Item::Event(Event::Listing(Kind::Node)),
+                Change::Event(watcher::Event::InitDone) => Item::Event(Event::Listed(Kind::Node)),
+                Change::Event(watcher::Event::InitApply(node) | watcher::Event::Apply(node)) => {
+                    Item::Event(Event::Node(name(&node)))
                 }
-                Ok(watcher::Event::Delete(node)) => Item::Event(Event::NodeGone(name(node.metadata))),
-                Err(error) => Item::Broken { kind: Kind::Node, error: error.to_string() },
+                Change::Event(watcher::Event::Delete(node)) => Item::Event(Event::NodeGone(name(&node))),
+                Change::Denied => Item::Denied(Kind::Node),
             }
         })
         .boxed()
@@ -105,18 +104,23 @@ fn pod_name(meta: &ObjectMeta) -> Option<String> {
     owners.find(|owner| owner.kind == "Pod" && owner.api_version == "v1").map(|owner| owner.name.clone())
 }
 
-fn guarded<K>(client: &Client) -> BoxStream<'static, watcher::Result<watcher::Event<DeserializeGuard<K>>>>
+fn followed<K>(kind: &'static str, client: &Client, config: Config) -> BoxStream<'static, Change<K>>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api: Api<DeserializeGuard<K>> = Api::all(client.clone());
-    watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff().boxed()
+    let follower = Follower::new(kind, api, config.page_size(PAGE));
+    let next = |mut follower: Follower<K>| async move {
+        let change = follower.next().await;
+        Some((change, follower))
+    };
+    futures::stream::unfold(follower, next).boxed()
 }
 
 /// The items of one watch event: an object that cannot be read makes two.
 fn items<K: Resource, V>(
     kind: Kind,
-    event: watcher::Result<watcher::Event<DeserializeGuard<K>>>,
+    change: Change<K>,
     read: impl Fn(DeserializeGuard<K>) -> Result<V, (Box<ObjectMeta>, String)>,
     unreadable: impl Fn(&ObjectMeta) -> V,
     there: impl Fn(super::table::Key, V) -> Event,
@@ -125,11 +129,11 @@ fn items<K: Resource, V>(
     let key_of = |meta: &ObjectMeta| {
         key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     };
-    let all = match event {
-        Ok(watcher::Event::Init) => vec![Item::Event(Event::Listing(kind))],
-        Ok(watcher::Event::InitDone) => vec![Item::Event(Event::Listed(kind))],
-        Ok(watcher::Event::Delete(object)) => vec![Item::Event(gone(key_of(object.meta())))],
-        Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+    let all = match change {
+        Change::Event(watcher::Event::Init) => vec![Item::Event(Event::Listing(kind))],
+        Change::Event(watcher::Event::InitDone) => vec![Item::Event(Event::Listed(kind))],
+        Change::Event(watcher::Event::Delete(object)) => vec![Item::Event(gone(key_of(object.meta())))],
+        Change::Event(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
             let at = key_of(object.meta());
             match read(object) {
                 Ok(value) => vec![Item::Event(there(at, value))],
@@ -139,7 +143,7 @@ fn items<K: Resource, V>(
                 }
             }
         }
-        Err(error) => vec![Item::Broken { kind, error: error.to_string() }],
+        Change::Denied => vec![Item::Denied(kind)],
     };
     futures::stream::iter(all)
 }

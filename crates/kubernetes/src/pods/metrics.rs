@@ -60,7 +60,7 @@ impl Metrics {
             cache_synced: gauges(
                 registry,
                 &name("cache_synced"),
-                "1 when all objects of the kind are known and their watch is up",
+                "1 when all objects of the kind are known and can still be read",
             ),
             pods: gauge(registry, &name("pods"), "Pods that are known"),
             requests: gauge(registry, &name("capacity_requests"), "CapacityRequests that are known"),

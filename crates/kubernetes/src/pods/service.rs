@@ -1,6 +1,5 @@
 //! The pod controller as a process: election, watches, workers, Events, metrics.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -249,8 +248,6 @@ struct Acting {
     table: Table,
     notices: Notices,
     writes: JoinSet<Written>,
-    /// Watches that have failed and not spoken since, and when that was last told.
-    broken: BTreeMap<Kind, UnixNanos>,
     synced: bool,
 }
 
@@ -261,7 +258,6 @@ impl Acting {
             table: Table::new(controller.options.rules.clone(), watches_nodes),
             notices: Notices::start(controller.client.clone(), controller.metrics.notices.clone()),
             writes: JoinSet::new(),
-            broken: BTreeMap::new(),
             synced: false,
             controller,
         }
@@ -289,11 +285,8 @@ impl Acting {
         match item {
             Item::Event(event) => {
                 let kind = event.kind();
-                let listed = event == Event::Listed(kind);
-                // A watch may go on where it broke, without a list.
-                if listed || (event != Event::Listing(kind) && self.broken.remove(&kind).is_some()) {
-                    self.broken.remove(&kind);
-                    self.controller.metrics.synced(kind, listed || !self.table.missing().contains(&kind));
+                if event == Event::Listed(kind) {
+                    self.controller.metrics.synced(kind, true);
                 }
                 for uid in self.table.on(event) {
                     self.notices.forget(&uid);
@@ -326,16 +319,7 @@ impl Acting {
                     self.controller.metrics.invalid_objects.get_or_create(&[("kind", label)]).inc();
                 }
             }
-            Item::Broken { kind, error } => {
-                self.controller.metrics.synced(kind, false);
-                let now = self.now();
-                let told = self.broken.get(&kind).copied();
-                if told.is_none_or(|at| now.since(at) >= SAY_EVERY) {
-                    self.broken.insert(kind, now);
-                    let kind = kind_label(kind);
-                    tracing::warn!(kind, error, "a watch is broken and begins again; what is known stays");
-                }
-            }
+            Item::Denied(kind) => self.controller.metrics.synced(kind, false),
         }
     }
 
@@ -391,7 +375,8 @@ impl Acting {
                     reason: if refused { "CapacityRequestRefused" } else { "CapacityRequestFailed" },
                     message: format!("the API server does not take the pod's CapacityRequest: {message}"),
                 });
-                (ended, Outcome::Error, notice.into_iter().collect())
+                let outcome = if ended == Ended::Moot { Outcome::PodGone } else { Outcome::Error };
+                (ended, outcome, notice.into_iter().collect())
             }
         };
         if let Some(pod) = &job.pod {

@@ -21,6 +21,9 @@ const LAST_RETRY: Duration = Duration::from_secs(10);
 /// can help.
 const REFUSED_RETRY: Duration = Duration::from_secs(300);
 
+/// How long nothing is made in a namespace that ends; one of its name that follows is noticed after that.
+const ENDING_RETRY: Duration = Duration::from_secs(30);
+
 /// How long a watch may take to show what an answer has shown.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -101,7 +104,7 @@ impl Event {
 pub enum Ended {
     /// Done; the CapacityRequest as the API server answered with it, if it did.
     Done(Option<Current>),
-    /// It makes no difference any more.
+    /// The namespace ends, and its pods with it.
     Moot,
     /// To be tried again, not before the given time if there is one.
     Retry(Option<Duration>),
@@ -144,6 +147,8 @@ pub struct Table {
     orphans: VecDeque<Orphan>,
     /// CapacityRequests that are known from an answer only, since then.
     unconfirmed: BTreeMap<Key, UnixNanos>,
+    /// Namespaces that end, and until when nothing is made in them.
+    ending: BTreeMap<String, UnixNanos>,
 }
 
 impl Table {
@@ -164,6 +169,7 @@ impl Table {
             failures: BTreeMap::new(),
             orphans: VecDeque::new(),
             unconfirmed: BTreeMap::new(),
+            ending: BTreeMap::new(),
         }
     }
 
@@ -343,7 +349,19 @@ impl Table {
             }
             let current = self.requests.live.get(&request).map(|held| &held.current);
             let nodes = &self.nodes.live;
-            let decision = decide(&pod, current, &self.rules, &|node| nodes.contains_key(node), now);
+            let mut decision = decide(&pod, current, &self.rules, &|node| nodes.contains_key(node), now);
+            if let (Action::Apply(_), Some(until)) = (&decision.action, self.ending.get(&pod.namespace)) {
+                if *until > now {
+                    decision = Decision {
+                        action: Action::Nothing,
+                        outcome: Outcome::PodGone,
+                        notices: Vec::new(),
+                        again: Some(*until),
+                    };
+                } else {
+                    self.ending.remove(&pod.namespace);
+                }
+            }
             self.running.insert(key.clone());
             return Some(Job { key, pod: Some(pod), decision });
         }
@@ -366,6 +384,9 @@ impl Table {
             }
             Ended::Moot => {
                 self.failures.remove(key);
+                let until = now.after(ENDING_RETRY);
+                self.ending.insert(key.0.clone(), until);
+                self.later.insert((until, Arc::clone(key)));
             }
             Ended::Refused => {
                 self.later.insert((now.after(REFUSED_RETRY), Arc::clone(key)));

@@ -54,6 +54,7 @@ pub(super) fn pod(object: &v1::Pod, node: &str, own: Option<&(String, String)>) 
         }),
         mirror: meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR))
             || owners().any(|owner| owner.kind == "Node"),
+        naked: !owners().any(|owner| owner.controller == Some(true)),
         operator_itself: own.is_some_and(|(ns, own)| *ns == namespace && *own == name),
         termination_grace: grace
             .and_then(|seconds| u64::try_from(seconds).ok())

@@ -25,7 +25,7 @@ const TELL: Duration = Duration::from_secs(30);
     clippy::large_enum_variant,
     reason = "it is taken apart at once; a box for every event would only cost"
 )]
-pub(super) enum Change<K> {
+pub(crate) enum Change<K> {
     /// As the watcher puts it.
     Event(watcher::Event<DeserializeGuard<K>>),
     /// The kind cannot be read: forbidden, or there is no such kind. What was read before is out of date from now on.
@@ -34,7 +34,7 @@ pub(super) enum Change<K> {
 }
 
 /// A watch of one kind.
-pub(super) struct Follower<K> {
+pub(crate) struct Follower<K> {
     kind: &'static str,
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
@@ -52,14 +52,14 @@ where
     K::DynamicType: Default,
 {
     /// A watch of `kind` through `api`, with everything of it that `config` selects.
-    pub(super) fn new(kind: &'static str, api: Api<DeserializeGuard<K>>, config: watcher::Config) -> Self {
+    pub(crate) fn new(kind: &'static str, api: Api<DeserializeGuard<K>>, config: watcher::Config) -> Self {
         let stream = watcher(api.clone(), config.clone()).boxed();
         let backoff = Backoff::new(PAUSES.0, PAUSES.1);
         Self { kind, api, config, stream, backoff, failed: None, told: None, pause: None, denied: false }
     }
 
     /// Waits for what happens next.
-    pub(super) async fn next(&mut self) -> Change<K> {
+    pub(crate) async fn next(&mut self) -> Change<K> {
         loop {
             if let Some(pause) = self.pause.take() {
                 tokio::time::sleep(pause).await;
@@ -82,7 +82,7 @@ where
     }
 
     /// Begins again, with a list.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.stream = watcher(self.api.clone(), self.config.clone()).boxed();
     }
 
@@ -121,23 +121,23 @@ fn code(error: &watcher::Error) -> Option<u16> {
 
 /// Which objects a list has named so far, to find out at its end who is gone.
 #[derive(Debug, Default)]
-pub(super) struct Listing(Option<BTreeSet<String>>);
+pub(crate) struct Listing(Option<BTreeSet<String>>);
 
 impl Listing {
     /// A list begins.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.0 = Some(BTreeSet::new());
     }
 
     /// The list names an object, readable or not.
-    pub(super) fn names(&mut self, key: &str) {
+    pub(crate) fn names(&mut self, key: &str) {
         if let Some(named) = &mut self.0 {
             named.insert(key.to_owned());
         }
     }
 
     /// The list is complete: gives what it has named.
-    pub(super) fn end(&mut self) -> BTreeSet<String> {
+    pub(crate) fn end(&mut self) -> BTreeSet<String> {
         self.0.take().unwrap_or_default()
     }
 }

@@ -1,5 +1,7 @@
 //! What the shell counts of itself.
 
+use std::time::Duration;
+
 use bigfleet_net::metrics::{Buckets, Labels, counters, gauge, gauges, histogram, histograms};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,15 +15,35 @@ pub(super) struct Metrics {
     pub(super) upcoming_writes: Family<Labels<2>, Counter>,
     pub(super) upcoming_seconds: Family<OwnedPhase, Histogram, Buckets>,
     pub(super) acknowledge_seconds: Histogram,
+    rollup_seconds: Histogram,
+    rollup_phase_seconds: Family<OwnedPhase, Histogram, Buckets>,
     pub(super) inflight: Gauge,
 }
+
+/// The phases of an UpcomingNode.
+pub(super) const PHASES: [&str; 7] =
+    ["Provisioning", "Launched", "Registered", "Ready", "Draining", "Drained", "Failed"];
+/// The labels of a frame that needed no write.
+const UNCHANGED: Labels<2> = [("op", "status_update"), ("outcome", "noop")];
 
 /// The phase that was written.
 pub(super) type OwnedPhase = [(&'static str, &'static str); 1];
 
 impl Metrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        Self {
+        let metrics = Self {
+            rollup_seconds: histogram(
+                registry,
+                "bigfleet_operator_rollup_duration_seconds",
+                "How long a roll-up took, from the demand to the session's queue",
+                Buckets::C,
+            ),
+            rollup_phase_seconds: histograms(
+                registry,
+                "bigfleet_operator_rollup_phase_duration_seconds",
+                "The same by phase; nothing is listed for a roll-up, so that list is always 0",
+                Buckets::C,
+            ),
             cache_synced: gauges(
                 registry,
                 "bigfleet_operator_cache_synced",
@@ -54,7 +76,32 @@ impl Metrics {
                 "bigfleet_operator_dispatch_inflight",
                 "Writes to the API server under way",
             ),
+        };
+        // Series that dashboards ask for are there from the start.
+        for phase in ["list", "build", "enqueue"] {
+            drop(metrics.rollup_phase_seconds.get_or_create(&[("phase", phase)]));
         }
+        for phase in PHASES {
+            drop(metrics.upcoming_seconds.get_or_create(&[("phase", phase)]));
+        }
+        for op in ["create", "spec_update", "status_update", "delete"] {
+            drop(metrics.upcoming_writes.get_or_create(&[("op", op), ("outcome", "success")]));
+        }
+        drop(metrics.upcoming_writes.get_or_create(&UNCHANGED));
+        metrics
+    }
+
+    /// A roll-up was built and queued.
+    pub(super) fn rollup(&self, build: Duration, enqueue: Duration) {
+        self.rollup_seconds.observe((build + enqueue).as_secs_f64());
+        for (phase, took) in [("list", Duration::ZERO), ("build", build), ("enqueue", enqueue)] {
+            self.rollup_phase_seconds.get_or_create(&[("phase", phase)]).observe(took.as_secs_f64());
+        }
+    }
+
+    /// UpcomingNodes that needed no write.
+    pub(super) fn unchanged(&self, frames: u64) {
+        self.upcoming_writes.get_or_create(&UNCHANGED).inc_by(frames);
     }
 
     /// Counts one write of an UpcomingNode.

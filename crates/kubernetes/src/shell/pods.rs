@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bigfleet_operator::io::Input;
 use k8s_openapi::api::core::v1;
@@ -10,10 +11,14 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Resource};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
 use super::follow::{Change, Follower, Listing};
 use super::unreadable::full_name;
 use super::{Inner, convert, lock};
+
+/// How often the pods are listed anew: a drain must not wait for what a watch has missed.
+const RELIST: Duration = Duration::from_secs(10);
 
 /// Names of pods by uid, whose uids are known to Events for as long as this lives.
 struct Known<'a> {
@@ -62,9 +67,22 @@ pub(super) async fn follow(inner: Arc<Inner>, node: String, sender: mpsc::Sender
     let watch = inner.watches.fetch_add(1, Ordering::Relaxed);
     let mut known = Known { inner: &inner, watch, names: BTreeMap::new() };
     let mut listing = Listing::default();
+    // None while a list is under way, which may take longer.
+    let mut relist = None;
     loop {
         let mut inputs = Vec::new();
-        match follower.next().await {
+        let change = match relist {
+            None => follower.next().await,
+            Some(at) => match timeout_at(at, follower.next()).await {
+                Ok(change) => change,
+                Err(_) => {
+                    follower.restart();
+                    relist = None;
+                    continue;
+                }
+            },
+        };
+        match change {
             // The drain goes on with what it knows; without a list it cannot end early.
             Change::Denied => {}
             Change::Event(Event::Init) => listing.begin(),
@@ -83,6 +101,7 @@ pub(super) async fn follow(inner: Arc<Inner>, node: String, sender: mpsc::Sender
                 }
             }
             Change::Event(Event::InitDone) => {
+                relist = Some(Instant::now() + RELIST);
                 let named = listing.end();
                 let gone: Vec<String> =
                     known.names.keys().filter(|uid| !named.contains(*uid)).cloned().collect();

@@ -9,6 +9,7 @@ mod leader;
 mod pods_examples;
 mod pods_kit;
 mod pods_life;
+mod pods_service;
 mod pods_table;
 mod shell_watch;
 mod shell_write;

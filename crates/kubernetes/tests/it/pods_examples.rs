@@ -319,23 +319,31 @@ fn penalties(
     (text(&spec.interruption_penalty), text(&spec.reclamation_penalty), warned)
 }
 
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
 #[test]
-fn ex34_37_penalties_come_from_annotation_then_class_then_nowhere() {
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(penalties(Some("ml-research"), Some("1"), None), (some("1"), some("65536"), 0), "34");
-    assert_eq!(penalties(Some("batch-best-effort"), None, None), (some("16"), None, 0), "35");
-    assert_eq!(penalties(Some("unheard-of"), None, None), (None, None, 0), "36");
-    assert_eq!(penalties(Some("batch-best-effort"), Some("abc"), None), (some("16"), None, 1), "37");
-    assert_eq!(
-        penalties(None, Some("-5"), Some("500m")),
-        (None, some("500m"), 1),
-        "a negative one counts as absent"
-    );
-    assert_eq!(
-        penalties(None, Some(&"1".repeat(65)), None),
-        (None, None, 1),
-        "longer than the schema admits"
-    );
+fn ex34_an_annotation_goes_before_the_class() {
+    assert_eq!(penalties(Some("ml-research"), Some("1"), None), (some("1"), some("65536"), 0));
+}
+
+#[test]
+fn ex35_without_an_annotation_the_class_counts() {
+    assert_eq!(penalties(Some("batch-best-effort"), None, None), (some("16"), None, 0));
+}
+
+#[test]
+fn ex36_an_unknown_class_has_no_penalties() {
+    assert_eq!(penalties(Some("unheard-of"), None, None), (None, None, 0));
+}
+
+#[test]
+fn ex37_an_annotation_that_cannot_be_used_is_told_and_counts_as_absent() {
+    assert_eq!(penalties(Some("batch-best-effort"), Some("abc"), None), (some("16"), None, 1));
+    assert_eq!(penalties(None, Some("-5"), Some("500m")), (None, some("500m"), 1), "a negative one");
+    let long = "1".repeat(65);
+    assert_eq!(penalties(None, Some(&long), None), (None, None, 1), "longer than the schema admits");
 }
 
 /// Each penalty on its own: annotated, by class, or neither.

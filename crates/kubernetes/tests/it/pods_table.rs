@@ -291,3 +291,31 @@ fn a_recreated_pod_gets_its_own_request() {
     carry_out(&mut table, &job, NOW);
     assert_eq!(orphans(&mut table).len(), 1, "the first one's, should the garbage collector be slow");
 }
+
+/// 403 "being terminated": nothing can be made there any more, however often its pods change.
+#[test]
+fn a_namespace_that_ends_is_left_alone() {
+    let mut table = empty();
+    for name in ["a", "b", "c"] {
+        table.on(named(name, json!({})));
+    }
+    let job = table.next(NOW).unwrap();
+    table.done(&job, Ended::Moot, NOW, 0);
+    for round in 0..20 {
+        table.on(named("a", json!({ "metadata": { "labels": { "round": format!("{round}") } } })));
+        table.on(named("b", json!({ "spec": { "nodeName": format!("n-{round}") } })));
+        for job in jobs(&mut table, NOW) {
+            assert_eq!((&job.decision.action, job.decision.outcome), (&Action::Nothing, Outcome::PodGone));
+            table.done(&job, Ended::Done(None), NOW, 0);
+        }
+    }
+    let other = json!({ "metadata": { "namespace": "research", "name": "d", "uid": "uid-d" } });
+    table.on(Event::Pod(key("research", "d"), Seen::Readable(arc(other))));
+    let asked: Vec<Job> = jobs(&mut table, NOW);
+    assert!(matches!(&asked[..], [job] if matches!(job.decision.action, Action::Apply(_))), "{asked:?}");
+    // A namespace of the same name that comes back is noticed.
+    let later = table.wakes().unwrap();
+    assert!(later.since(NOW) <= Duration::from_secs(30));
+    let asked = jobs(&mut table, later);
+    assert!(!asked.is_empty() && asked.iter().all(|job| matches!(job.decision.action, Action::Apply(_))));
+}

@@ -94,6 +94,15 @@ async fn take(inputs: &mut Receiver<Input>, count: usize) -> Vec<String> {
     all
 }
 
+/// A shell whose first inputs have come: these.
+async fn began(fake: &Fake, expected: &[&str]) -> (Shell, Receiver<Input>) {
+    let shell = shell(fake);
+    shell.shell.prime().await;
+    let mut inputs = shell.shell.inputs();
+    assert_eq!(take(&mut inputs, expected.len()).await, expected);
+    (shell, inputs)
+}
+
 /// Waits until the watch of a resource is up, so that what is told to it is not lost.
 async fn watching(fake: &Fake, resource: &str, times: usize) {
     while fake.calls("watch", resource).len() < times {
@@ -148,14 +157,25 @@ async fn drill18_a_watch_gap_is_listed_and_withdraws_nothing_in_between() {
     assert_eq!(take(&mut inputs, 2).await, ["node y", "node gone x"]);
 }
 
+/// The same said before the watch has begun at all: trying again from the same version would never end.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_goes_on_where_it_was() {
+async fn drill18_a_watch_that_may_not_begin_is_begun_with_a_list() {
     let fake = Fake::default();
     put_request(&fake, "x", false);
     let shell = shell(&fake);
     shell.shell.prime().await;
+    fake.answer("watch", "capacityrequests", 410, status(410, "Expired", "too old resource version"), 3);
     let mut inputs = shell.shell.inputs();
     assert_eq!(take(&mut inputs, 3).await, ["listing", "request x", "synced"]);
+    put_request(&fake, "y", false);
+    assert_eq!(take(&mut inputs, 4).await, ["listing", "request x", "request y", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_goes_on_where_it_was() {
+    let fake = Fake::default();
+    put_request(&fake, "x", false);
+    let (_shell, mut inputs) = began(&fake, &["listing", "request x", "synced"]).await;
     watching(&fake, "capacityrequests", 1).await;
     fake.end_watches("capacityrequests");
     watching(&fake, "capacityrequests", 2).await;
@@ -165,18 +185,25 @@ async fn a_watch_that_ends_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drill05_a_kind_that_is_refused_is_not_an_empty_one() {
+async fn drill05_a_kind_that_is_gone_is_not_an_empty_one() {
+    refused(status(404, "NotFound", "the server could not find the requested resource")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn drill06_a_kind_that_is_forbidden_is_not_an_empty_one() {
+    refused(status(403, "Forbidden", "capacityrequests is forbidden")).await;
+}
+
+/// The requests could be read, are refused with `answer` for a while, and can be read again.
+async fn refused(answer: Value) {
     let fake = Fake::default();
     put_request(&fake, "x", false);
-    let shell = shell(&fake);
-    shell.shell.prime().await;
-    let mut inputs = shell.shell.inputs();
-    assert_eq!(take(&mut inputs, 3).await, ["listing", "request x", "synced"]);
+    let (shell, mut inputs) = began(&fake, &["listing", "request x", "synced"]).await;
     watching(&fake, "capacityrequests", 1).await;
-    // The definition goes: the watch ends and cannot be had again, nor can a list.
-    let gone = status(404, "NotFound", "the server could not find the requested resource");
-    fake.answer("watch", "capacityrequests", 404, gone.clone(), usize::MAX);
-    fake.answer("list", "capacityrequests", 404, gone, usize::MAX);
+    // The watch ends and cannot be had again, nor can a list.
+    let code = u16::try_from(answer["code"].as_u64().unwrap()).unwrap();
+    fake.answer("watch", "capacityrequests", code, answer.clone(), usize::MAX);
+    fake.answer("list", "capacityrequests", code, answer, usize::MAX);
     fake.end_watches("capacityrequests");
     assert_eq!(next(&mut inputs).await, "unsynced");
     assert_eq!(shell.readiness.reason().as_deref(), Some("not read yet: CapacityRequest"));
@@ -204,10 +231,7 @@ async fn drill05_a_kind_that_is_refused_is_not_an_empty_one() {
 async fn a_server_that_fails_for_a_while_changes_nothing() {
     let fake = Fake::default();
     put_request(&fake, "x", false);
-    let shell = shell(&fake);
-    shell.shell.prime().await;
-    let mut inputs = shell.shell.inputs();
-    assert_eq!(take(&mut inputs, 3).await, ["listing", "request x", "synced"]);
+    let (shell, mut inputs) = began(&fake, &["listing", "request x", "synced"]).await;
     watching(&fake, "capacityrequests", 1).await;
     fake.answer("watch", "capacityrequests", 500, status(500, "InternalError", "no"), 3);
     fake.end_watches("capacityrequests");
@@ -280,17 +304,33 @@ async fn read_backs_that_are_not_ours_to_read_are_left_alone() {
     assert!(metrics(&shell.registry).contains(counted));
 }
 
+fn pod(name: &str, node: &str) -> (String, Value) {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": "a", "uid": format!("uid-{name}") },
+        "spec": { "nodeName": node, "containers": [] },
+    });
+    (format!("namespaces/a/pods/{name}"), object)
+}
+
+/// A watch that has gone silent must not hold a drain up.
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_draining_node_are_listed_again_every_ten_seconds() {
+    let fake = Fake::default();
+    let (path, object) = pod("p1", "n1");
+    fake.put(&path, object, false);
+    let (shell, mut inputs) = began(&fake, &["listing", "synced"]).await;
+    shell.shell.watch_pods("n1");
+    assert_eq!(take(&mut inputs, 2).await, ["pod p1", "pods listed n1"]);
+    fake.remove(&path, false);
+    let began = tokio::time::Instant::now();
+    assert_eq!(take(&mut inputs, 2).await, ["pod gone uid-p1", "pods listed n1"]);
+    assert!(began.elapsed() <= Duration::from_secs(11), "{:?}", began.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_pods_of_a_node_are_listed_and_followed() {
     let fake = Fake::default();
-    let pod = |name: &str, node: &str| {
-        let object = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "namespace": "a", "uid": format!("uid-{name}") },
-            "spec": { "nodeName": node, "containers": [] },
-        });
-        (format!("namespaces/a/pods/{name}"), object)
-    };
     let put = |name: &str, node: &str, tell| {
         let (path, object) = pod(name, node);
         fake.put(&path, object, tell);
@@ -301,10 +341,7 @@ async fn the_pods_of_a_node_are_listed_and_followed() {
     let (path, mut bad) = pod("p2", "n1");
     bad["spec"]["containers"] = json!("none");
     fake.put(&path, bad, false);
-    let shell = shell(&fake);
-    shell.shell.prime().await;
-    let mut inputs = shell.shell.inputs();
-    assert_eq!(take(&mut inputs, 2).await, ["listing", "synced"]);
+    let (shell, mut inputs) = began(&fake, &["listing", "synced"]).await;
     shell.shell.watch_pods("n1");
     assert_eq!(take(&mut inputs, 3).await, ["pod p1", "pod p2", "pods listed n1"]);
     watching(&fake, "pods", 1).await;

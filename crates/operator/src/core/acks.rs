@@ -178,6 +178,11 @@ impl Acks {
         self.ready.first_key_value().filter(|_| free).map(|((at, _), _)| *at)
     }
 
+    /// How many requests are not known to be acknowledged.
+    pub(super) fn pending(&self) -> usize {
+        self.entries.values().filter(|entry| !matches!(entry.state, State::Written | State::Doubtful)).count()
+    }
+
     /// How many requests wait for a write or its answer.
     pub(super) fn depth(&self) -> usize {
         self.ready.len() + self.writing.len()

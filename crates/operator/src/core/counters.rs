@@ -19,6 +19,8 @@ pub struct Counters {
     pub rollup_confirmed_unix_nanos: i64,
     /// Gauge: requests that contribute to the demand.
     pub requests: u64,
+    /// Gauge: of these, the ones whose status does not say that they are acknowledged.
+    pub requests_pending: u64,
     /// Gauge: requests whose acknowledgement waits for a write or its answer.
     pub ack_queue: u64,
     /// Requests acknowledged.
@@ -41,6 +43,8 @@ pub struct Counters {
     pub identity_conflicts: u64,
     /// Writes of UpcomingNodes and AvailableCapacities, by outcome.
     pub read_back_writes: BTreeMap<&'static str, u64>,
+    /// Frames whose UpcomingNode said it all already.
+    pub upcoming_unchanged: u64,
     /// Frames of the shard that were ignored, by reason.
     pub frames_ignored: BTreeMap<&'static str, u64>,
     /// Quantities in frames that could not be read and were left out.

@@ -189,7 +189,7 @@ impl Core {
     }
 
     /// Sends a roll-up if one is due.
-    pub(super) fn poll_rollup(&mut self, now: UnixNanos) {
+    pub(super) fn rollup_if_due(&mut self, now: UnixNanos) {
         if !self.demand.synced {
             return;
         }

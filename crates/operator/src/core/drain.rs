@@ -51,6 +51,8 @@ pub(super) enum Step {
         uid: Uid,
         write: Write,
         first: bool,
+        /// Whether nothing makes the pod again.
+        naked: bool,
     },
     /// The eviction has been refused for long.
     Blocked {
@@ -223,6 +225,7 @@ impl Drain {
             }
             Err(WriteError::Other(message)) => {
                 evictee.ask = Ask::Due(now.after(FAILURE_PAUSE));
+                evictee.refused_since.get_or_insert(now);
                 evictee.message.clone_from(message);
                 "failed"
             }
@@ -306,7 +309,8 @@ impl Drain {
                     name: pod.name.clone(),
                     grace,
                 };
-                steps.push(Step::Evict { uid: uid.clone(), write, first: !evictee.asked_before });
+                let first = !evictee.asked_before;
+                steps.push(Step::Evict { uid: uid.clone(), write, first, naked: pod.naked });
             }
         }
     }

@@ -55,7 +55,7 @@ impl Core {
         let Ok(id) = MachineId::parse(&update.machine_id) else {
             return bump(&mut self.counters.frames_ignored, "machine_id");
         };
-        let Some(state) = state(&update) else {
+        let Some(state) = MachineState::from_number(update.state) else {
             return bump(&mut self.counters.frames_ignored, "machine_state");
         };
         let belongs = match update.cluster_id.as_str() {
@@ -105,6 +105,7 @@ impl Core {
         }
         if !self.settle(now, &id) && matches!(verdict, Verdict::Put(_)) {
             bump(&mut self.counters.read_back_writes, "noop");
+            self.counters.upcoming_unchanged += 1;
         }
         self.label_node(now, &id);
     }
@@ -373,21 +374,6 @@ impl Machine {
             confirmed,
         }
     }
-}
-
-fn state(update: &NodeStateUpdate) -> Option<MachineState> {
-    use MachineState as S;
-    let all = [
-        S::Speculative,
-        S::Creating,
-        S::Idle,
-        S::Configuring,
-        S::Configured,
-        S::Draining,
-        S::Deleting,
-        S::Failed,
-    ];
-    all.into_iter().find(|state| i32::from(*state as u8) == update.state)
 }
 
 fn is_drain_result(object: &UpcomingNode) -> bool {

@@ -252,10 +252,13 @@ impl Core {
                 }
             }
             Step::Watch => self.outputs.push(Output::WatchPods { node: node.to_owned() }),
-            Step::Evict { uid, write, first } => {
+            Step::Evict { uid, write, first, naked } => {
                 if let (Write::Evict { namespace, name, .. }, true) = (&write, first) {
                     let pod = format!("{namespace}/{name}");
-                    let message = format!("the pod's node {node} leaves the cluster");
+                    let mut message = format!("the pod's node {node} leaves the cluster");
+                    if naked {
+                        message.push_str("; no controller owns the pod, so that nothing makes it again");
+                    }
                     self.event(("Pod", &pod), false, "BigFleetEvicting", message);
                 }
                 let id = self.outputs.write(write);

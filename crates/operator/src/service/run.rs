@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bigfleet_types::Clock;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{ClusterShell, Note};
@@ -25,6 +26,8 @@ pub(super) struct Runner<S> {
     shell: Arc<S>,
     clock: Arc<dyn Clock>,
     counters: watch::Sender<Counters>,
+    /// Frames that changed nothing, as far as the shell has been told.
+    unchanged: u64,
     acknowledgements: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     done: mpsc::UnboundedSender<(WriteId, Result<(), WriteError>)>,
@@ -48,6 +51,7 @@ impl<S: ClusterShell> Runner<S> {
             shell,
             clock,
             counters,
+            unchanged: 0,
             acknowledgements: Arc::new(Semaphore::new(1)),
             writes: Arc::new(Semaphore::new(1)),
             done,
@@ -93,9 +97,19 @@ impl<S: ClusterShell> Runner<S> {
                 () = stop.cancelled() => return,
             }
             self.take_what_waits(&mut inputs, &mut events);
+            let began = Instant::now();
+            let build = self.core.poll_rollup(self.clock.now()).then(|| began.elapsed());
             self.core.poll(self.clock.now());
-            self.carry_out();
-            self.counters.send_replace(self.core.counters().clone());
+            let enqueue = self.carry_out();
+            if let Some(build) = build {
+                self.shell.rollup_took(build, enqueue);
+            }
+            let counters = self.core.counters();
+            if counters.upcoming_unchanged > self.unchanged {
+                self.shell.upcoming_unchanged(counters.upcoming_unchanged - self.unchanged);
+                self.unchanged = counters.upcoming_unchanged;
+            }
+            self.counters.send_replace(counters.clone());
         }
     }
 
@@ -137,10 +151,16 @@ impl<S: ClusterShell> Runner<S> {
         self.core.handle(self.clock.now(), event.input);
     }
 
-    fn carry_out(&mut self) {
+    /// Gives how long the queueing of roll-ups took.
+    fn carry_out(&mut self) -> Duration {
+        let mut queueing = Duration::ZERO;
         for output in self.core.drain_outputs() {
             match output {
-                Output::Rollup(needs) => self.queued(self.session.rollup(self.session_number, *needs)),
+                Output::Rollup(needs) => {
+                    let began = Instant::now();
+                    self.queued(self.session.rollup(self.session_number, *needs));
+                    queueing += began.elapsed();
+                }
                 Output::Send(frame) => self.queued(self.session.send(self.session_number, *frame)),
                 Output::Write { id, write } => self.write(id, write),
                 Output::WatchPods { node } => self.shell.watch_pods(&node),
@@ -151,6 +171,7 @@ impl<S: ClusterShell> Runner<S> {
                 Output::DropSession { reason } => self.session.drop_session(self.session_number, &reason),
             }
         }
+        queueing
     }
 
     /// The session counts what it refuses, and the core does not wait for any of it.

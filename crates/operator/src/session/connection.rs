@@ -47,6 +47,7 @@ pub(super) async fn run(
         }
     };
     let mut outcome = Outcome { end: End::Stopped, greeted: false, was_up: true };
+    handle.counters.came_up(Some(tokio::time::Instant::now()));
     handle.counters.connected.store(true, Ordering::Relaxed);
     if events.send(Event { session, input: Input::Connected }).await.is_err() {
         return outcome;

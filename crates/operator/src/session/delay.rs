@@ -27,6 +27,21 @@ pub enum End {
 }
 
 impl End {
+    /// What [`End::reason`] can say of a session that was lost.
+    pub const REASONS: [&str; 4] = ["lost", "refused", "too_large", "replaced"];
+
+    /// One word for metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Lost(_) => "lost",
+            Self::Refused(_) => "refused",
+            Self::TooLarge(_) => "too_large",
+            Self::Replaced(_) => "replaced",
+        }
+    }
+
     /// The end that a status stands for.
     #[must_use]
     pub fn of(status: &Status) -> Self {

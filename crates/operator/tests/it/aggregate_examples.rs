@@ -78,63 +78,85 @@ fn ex04_a_thousand_of_them() {
     assert_eq!(needs[0].min_unit, strings(&[("nvidia.com/gpu", "8")]));
 }
 
-#[test]
-fn ex05_to_ex08_sums_maxima_and_their_print() {
-    type Amounts<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(&[Amounts], Amounts, Amounts); 6] = [
-        (&[&[("cpu", "500m")], &[("cpu", "2")]], &[("cpu", "2500m")], &[("cpu", "2")]),
-        (
-            &[&[("cpu", "4"), ("memory", "8Gi")], &[("cpu", "1"), ("memory", "64Gi")]],
-            &[("cpu", "5"), ("memory", "72Gi")],
-            &[("cpu", "4"), ("memory", "64Gi")],
-        ),
-        (&[&[("memory", "768Gi")] as Amounts; 4], &[("memory", "3Ti")], &[("memory", "768Gi")]),
-        (&[&[("memory", "768Mi")] as Amounts; 3], &[("memory", "2304Mi")], &[("memory", "768Mi")]),
-        (&[&[("memory", "1G")], &[("memory", "1Gi")]], &[("memory", "2073741824")], &[("memory", "1Gi")]),
-        (&[&[("memory", "1Gi")], &[("memory", "1G")]], &[("memory", "2073741824")], &[("memory", "1Gi")]),
-    ];
-    for (pods, sum, max) in cases {
-        let requests: Vec<_> =
-            pods.iter().enumerate().map(|(i, amounts)| request(&format!("r{i}"), amounts)).collect();
-        let needs = needs(&requests);
-        assert_eq!(needs.len(), 1);
-        assert_eq!(needs[0].aggregate_resources, strings(sum));
-        assert_eq!(needs[0].min_unit, strings(max));
-    }
+/// One need of pods with these amounts: its sum and its largest unit.
+fn adds_up(pods: &[&[(&str, &str)]], sum: &[(&str, &str)], max: &[(&str, &str)]) {
+    let requests: Vec<_> =
+        pods.iter().enumerate().map(|(i, amounts)| request(&format!("r{i}"), amounts)).collect();
+    let needs = needs(&requests);
+    assert_eq!(needs.len(), 1);
+    assert_eq!(needs[0].aggregate_resources, strings(sum));
+    assert_eq!(needs[0].min_unit, strings(max));
 }
 
 #[test]
-fn ex09_to_ex11_penalty_buckets() {
-    let bucket = |dollars: Option<&str>| {
-        let request = CapacityRequest {
-            interruption_penalty: dollars.map(str::to_owned),
+fn ex05_pods_of_two_sizes_are_one_need() {
+    adds_up(&[&[("cpu", "500m")], &[("cpu", "2")]], &[("cpu", "2500m")], &[("cpu", "2")]);
+}
+
+#[test]
+fn ex06_the_unit_is_the_largest_of_each_dimension() {
+    let pods: [&[(&str, &str)]; 2] =
+        [&[("cpu", "4"), ("memory", "8Gi")], &[("cpu", "1"), ("memory", "64Gi")]];
+    adds_up(&pods, &[("cpu", "5"), ("memory", "72Gi")], &[("cpu", "4"), ("memory", "64Gi")]);
+}
+
+#[test]
+fn ex07_memory_prints_with_the_largest_binary_suffix() {
+    adds_up(&[&[("memory", "768Gi")][..]; 4], &[("memory", "3Ti")], &[("memory", "768Gi")]);
+    adds_up(&[&[("memory", "768Mi")][..]; 3], &[("memory", "2304Mi")], &[("memory", "768Mi")]);
+}
+
+#[test]
+fn ex08_the_print_does_not_depend_on_who_came_first() {
+    let mut pods = [&[("memory", "1G")][..], &[("memory", "1Gi")]];
+    for _ in 0..2 {
+        adds_up(&pods, &[("memory", "2073741824")], &[("memory", "1Gi")]);
+        pods.reverse();
+    }
+}
+
+fn bucket(dollars: Option<&str>) -> i32 {
+    let request =
+        CapacityRequest { interruption_penalty: dollars.map(str::to_owned), ..request("r", &[("cpu", "1")]) };
+    needs(&[request])[0].interruption_penalty_bucket
+}
+
+/// How many needs pods with these penalties make.
+fn needs_of_penalties(all: &[&str]) -> usize {
+    let requests: Vec<_> = all
+        .iter()
+        .map(|dollars| CapacityRequest {
+            uid: (*dollars).into(),
+            interruption_penalty: Some((*dollars).to_owned()),
             ..request("r", &[("cpu", "1")])
-        };
-        needs(&[request])[0].interruption_penalty_bucket
-    };
+        })
+        .collect();
+    needs(&requests).len()
+}
+
+#[test]
+fn ex09_half_a_dollar_is_a_bucket_of_its_own() {
     for dollars in ["500m", "250m", "0.5"] {
         assert_eq!(bucket(Some(dollars)), 2, "{dollars}");
     }
-    let cases = [
-        ("1500m", 4),
-        ("0", 1),
-        ("8000", 16),
-        ("8193", 17),
-        ("8388608", 26),
-        ("8388609", 27),
-        ("-5", 1),
-        ("5000", 16),
-    ];
+    assert_eq!(needs_of_penalties(&["500m", "250m", "0.5"]), 1);
+}
+
+#[test]
+fn ex10_bounds_of_penalty_buckets() {
+    let cases =
+        [("1500m", 4), ("0", 1), ("8000", 16), ("8193", 17), ("8388608", 26), ("8388609", 27), ("-5", 1)];
     for (dollars, number) in cases {
         assert_eq!(bucket(Some(dollars)), number, "{dollars}");
     }
     assert_eq!(bucket(None), 1);
-    let pair = ["5000", "8000"].map(|dollars| CapacityRequest {
-        uid: dollars.into(),
-        interruption_penalty: Some(dollars.to_owned()),
-        ..request("r", &[("cpu", "1")])
-    });
-    assert_eq!(needs(&pair).len(), 1);
+}
+
+#[test]
+fn ex11_penalties_of_one_bucket_are_one_need() {
+    assert_eq!(bucket(Some("5000")), 16);
+    assert_eq!(needs_of_penalties(&["5000", "8000"]), 1);
+    assert_eq!(needs_of_penalties(&["5000", "8193"]), 2);
 }
 
 #[test]
@@ -153,46 +175,62 @@ fn ex12_only_enforced_spread_goes() {
     assert_eq!(terms, [("topology.kubernetes.io/zone", 1, 1)]);
 }
 
+const RACK: &str = "topology.bigfleet/rack";
+
 #[test]
-fn ex13_to_ex16_gangs() {
-    let rack = "topology.bigfleet/rack";
-    let three = needs(&[gang("1", rack, "a"), gang("2", rack, "a"), gang("3", rack, "a")]);
+fn ex13_a_gang_is_one_need_in_one_domain() {
+    let three = needs(&[gang("1", RACK, "a"), gang("2", RACK, "a"), gang("3", RACK, "a")]);
     assert_eq!(three.len(), 1);
-    assert_eq!(operators(&three[0]), [(rack, 5)]);
+    assert_eq!(operators(&three[0]), [(RACK, 5)]);
     assert!(three[0].group.starts_with("training/"), "{}", three[0].group);
     assert_eq!(three[0].aggregate_resources, strings(&[("cpu", "3")]));
-
-    let four = [gang("1", rack, "a"), gang("2", rack, "a"), gang("3", rack, "b"), gang("4", rack, "b")];
-    let two_gangs = needs(&four);
-    assert_eq!(two_gangs.len(), 2);
-    assert!(two_gangs.iter().all(|need| operators(need) == [(rack, 5)]));
-    assert_ne!(two_gangs[0].group, two_gangs[1].group);
-
-    let plain = request("5", &[("cpu", "1")]);
-    let mixed = needs(&[plain.clone(), gang("1", rack, "a"), gang("2", rack, "a")]);
-    let same: Vec<_> = mixed.iter().map(|need| operators(need).len()).collect();
-    assert_eq!(same, [0, 1]);
-
-    let keys = needs(&[gang("1", rack, "a"), gang("2", "topology.kubernetes.io/zone", "a")]);
-    let same: Vec<_> = keys.iter().map(operators).collect();
-    assert_eq!(same, [[(rack, 5)], [("topology.kubernetes.io/zone", 5)]]);
 }
 
 #[test]
-fn ex17_ex18_identity_of_a_gang() {
-    let rack = "topology.bigfleet/rack";
-    let job = place(rack, "trainer-7").expect("a place");
+fn ex14_two_gangs_are_two_needs() {
+    let four = [gang("1", RACK, "a"), gang("2", RACK, "a"), gang("3", RACK, "b"), gang("4", RACK, "b")];
+    let two_gangs = needs(&four);
+    assert_eq!(two_gangs.len(), 2);
+    assert!(two_gangs.iter().all(|need| operators(need) == [(RACK, 5)]));
+    assert_ne!(two_gangs[0].group, two_gangs[1].group);
+}
+
+#[test]
+fn ex15_pods_outside_of_the_gang_are_a_need_of_their_own() {
+    let plain = ["5", "6"].map(|uid| request(uid, &[("cpu", "1")]));
+    let mixed = needs(&[&plain[..], &[gang("1", RACK, "a"), gang("2", RACK, "a")]].concat());
+    let same: Vec<_> = mixed.iter().map(|need| operators(need).len()).collect();
+    assert_eq!(same, [0, 1]);
+}
+
+#[test]
+fn ex16_domains_of_two_kinds_are_two_needs() {
+    let keys = needs(&[gang("1", RACK, "a"), gang("2", "topology.kubernetes.io/zone", "a")]);
+    let same: Vec<_> = keys.iter().map(operators).collect();
+    assert_eq!(same, [[(RACK, 5)], [("topology.kubernetes.io/zone", 5)]]);
+}
+
+#[test]
+fn ex17_gangs_of_two_namespaces_are_two() {
+    let job = place(RACK, "trainer-7").expect("a place");
     assert_eq!(gang_group("training", &job), "training/9a61fc7f280c8b502aaf1067b6632546");
     assert_eq!(gang_group("research", &job), "research/5a7fff335dcf340672c4d202b86c2224");
+    let elsewhere = CapacityRequest { namespace: "research".to_owned(), ..gang("2", RACK, "trainer-7") };
+    assert_eq!(needs(&[gang("1", RACK, "trainer-7"), elsewhere]).len(), 2);
+}
+
+#[test]
+fn ex18_selectors_that_mean_the_same_are_one_gang() {
+    let job = place(RACK, "trainer-7").expect("a place");
     let expression = LabelSelector {
         match_labels: Default::default(),
         match_expressions: vec![required("job", "In", &["trainer-7", "trainer-7"])],
     };
-    let spelled = CoLocation { topology_key: rack.to_owned(), selector: Some(expression) };
+    let spelled = CoLocation { topology_key: RACK.to_owned(), selector: Some(expression) };
     assert_eq!(gang_group("training", &spelled), gang_group("training", &job));
     let groups: std::collections::BTreeSet<_> = [None, Some(LabelSelector::default()), job.selector]
         .into_iter()
-        .map(|selector| gang_group("training", &CoLocation { topology_key: rack.to_owned(), selector }))
+        .map(|selector| gang_group("training", &CoLocation { topology_key: RACK.to_owned(), selector }))
         .collect();
     assert_eq!(groups.len(), 3, "no selector, an empty one and one of labels are three gangs");
 }
@@ -218,41 +256,53 @@ fn ex19_requirements_that_mean_the_same() {
     assert_eq!(not_in[0].requirements[0].values, ["a", "b"]);
 }
 
-#[test]
-fn ex20_to_ex22_what_contributes_nothing() {
-    let zone_a = required("zone", "In", &["a"]);
-    let cases = [
-        (with(&[zone_a.clone(), required("zone", "NotIn", &["a"])]), SkipReason::Contradiction),
-        (with(&[zone_a.clone(), required("zone", "In", &["b"])]), SkipReason::Contradiction),
-        (with(&[zone_a.clone(), required("zone", "DoesNotExist", &[])]), SkipReason::Contradiction),
-        (
-            with(&[required("zone", "Exists", &[]), required("zone", "DoesNotExist", &[])]),
-            SkipReason::Contradiction,
-        ),
-        (with(&[required("zone", "In", &[])]), SkipReason::Contradiction),
-        (with(&[required("generation", "Gt", &["4"])]), SkipReason::BadOperator),
-        (with(&[required("rack", "Same", &[])]), SkipReason::BadOperator),
-        (with(&[required("rack", "Exists", &["x"])]), SkipReason::BadOperator),
-        (with(&[required("", "Exists", &[])]), SkipReason::BadOperator),
-        (CapacityRequest { deleting: true, ..with(&[]) }, SkipReason::Deleted),
-        (request("r", &[("cpu", "a lot")]), SkipReason::BadQuantity),
-        (request("r", &[("cpu", "-1")]), SkipReason::BadQuantity),
-        (
-            CapacityRequest { reclamation_penalty: Some("abc".to_owned()), ..with(&[]) },
-            SkipReason::BadQuantity,
-        ),
-        (with(&[required(&"k".repeat(318), "Exists", &[])]), SkipReason::TooLarge),
-    ];
+/// The request counts for nothing, for this reason, and the one that counted under its uid before is withdrawn.
+fn is_skipped(bad: &CapacityRequest, reason: SkipReason) {
     let good = request("good", &[("cpu", "1")]);
-    for (bad, reason) in cases {
-        let mut aggregate = Aggregate::default();
-        aggregate.apply(&good);
-        aggregate.apply(&CapacityRequest { uid: bad.uid.clone(), ..request("", &[("cpu", "7")]) });
-        let change = aggregate.apply(&bad);
-        assert_eq!(change.skip.as_ref().map(|skip| skip.reason), Some(reason), "{bad:?}");
-        assert!(change.changed && !change.grew);
-        assert_eq!(aggregate.rows().needs, needs(std::slice::from_ref(&good)), "{bad:?}");
+    let mut aggregate = Aggregate::default();
+    aggregate.apply(&good);
+    aggregate.apply(&CapacityRequest { uid: bad.uid.clone(), ..request("", &[("cpu", "7")]) });
+    let change = aggregate.apply(bad);
+    assert_eq!(change.skip.as_ref().map(|skip| skip.reason), Some(reason), "{bad:?}");
+    assert!(change.changed && !change.grew);
+    assert_eq!(aggregate.rows().needs, needs(std::slice::from_ref(&good)), "{bad:?}");
+}
+
+#[test]
+fn ex20_a_contradiction_is_skipped() {
+    let zone_a = required("zone", "In", &["a"]);
+    for other in [
+        required("zone", "NotIn", &["a"]),
+        required("zone", "In", &["b"]),
+        required("zone", "DoesNotExist", &[]),
+    ] {
+        is_skipped(&with(&[zone_a.clone(), other]), SkipReason::Contradiction);
     }
+    let neither = [required("zone", "Exists", &[]), required("zone", "DoesNotExist", &[])];
+    is_skipped(&with(&neither), SkipReason::Contradiction);
+    is_skipped(&with(&[required("zone", "In", &[])]), SkipReason::Contradiction);
+}
+
+#[test]
+fn ex21_an_operator_without_a_form_is_skipped() {
+    is_skipped(&with(&[required("generation", "Gt", &["4"])]), SkipReason::BadOperator);
+    is_skipped(&with(&[required("rack", "Same", &[])]), SkipReason::BadOperator);
+    is_skipped(&with(&[required("rack", "Exists", &["x"])]), SkipReason::BadOperator);
+    is_skipped(&with(&[required("", "Exists", &[])]), SkipReason::BadOperator);
+}
+
+#[test]
+fn ex22_a_request_that_is_being_deleted_is_withdrawn() {
+    is_skipped(&CapacityRequest { deleting: true, ..with(&[]) }, SkipReason::Deleted);
+}
+
+#[test]
+fn what_cannot_be_read_or_stated_is_skipped() {
+    is_skipped(&request("r", &[("cpu", "a lot")]), SkipReason::BadQuantity);
+    is_skipped(&request("r", &[("cpu", "-1")]), SkipReason::BadQuantity);
+    let penalty = CapacityRequest { reclamation_penalty: Some("abc".to_owned()), ..with(&[]) };
+    is_skipped(&penalty, SkipReason::BadQuantity);
+    is_skipped(&with(&[required(&"k".repeat(318), "Exists", &[])]), SkipReason::TooLarge);
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn growth_is_limited_to_bursts_of_five_and_one_a_second() {
 }
 
 #[test]
-fn ex21_ex22_ex23_what_is_acknowledged() {
+fn ex21_the_good_ones_are_acknowledged_and_a_request_for_nothing_too() {
     let mut rig = Rig::new();
     for i in 0..9 {
         rig.input(cpu(&format!("good-{i}"), "1"));
@@ -306,7 +306,7 @@ fn drill03_a_silent_watch_keeps_the_last_demand() {
 }
 
 #[test]
-fn drill05_drill06_unreadable_requests_close_the_gate() {
+fn drill05_requests_that_cannot_be_read_any_more_close_the_gate() {
     let mut rig = Rig::running();
     rig.input(cpu("a", "3"));
     rig.seconds(10);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bigfleet_operator::io::{Input, Pod, Write, WriteError};
+use bigfleet_operator::io::{Input, Node, Pod, Write, WriteError};
 use bigfleet_proto::v1alpha1::shard_message::Payload as Down;
 use bigfleet_proto::v1alpha1::{MachineState, NodeStateUpdate};
 
-use crate::core_kit::{frame, pod, state_update, uid};
+use crate::core_kit::{frame, node, pod, state_update, uid};
 use crate::core_reclaim::{evictions, instruct, refuse, rig};
 
 #[test]
@@ -78,4 +78,49 @@ fn pods_are_listed_again_after_the_cordon() {
     assert_eq!(evictions(&rig.take_writes()), [("late", 30)]);
     rig.input(Input::PodGone(uid("late")));
     assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into());
+}
+
+/// Seen in one step, as after a gap of the watch: the drained node is gone and its name is another node's.
+#[test]
+fn drill18_a_node_that_took_a_drained_nodes_name_is_not_emptied() {
+    for machine in ["m-1", "foreign"] {
+        let mut rig = rig(&["m-1"], vec![pod("a", "n-1")]);
+        instruct(&mut rig, "i", &["m-1"], 600);
+        rig.take_writes();
+        rig.input(Input::Node(Arc::new(Node { uid: "another".into(), ..node("n-1", machine) })));
+        rig.input(Input::Pod(Arc::new(pod("theirs", "n-1"))));
+        rig.seconds(700);
+        assert_eq!(evictions(&rig.take_writes()), [], "{machine}");
+        assert_eq!(rig.core.counters().drain_results, [("drained", 1)].into(), "{machine}");
+    }
+}
+
+#[test]
+fn who_owns_a_pod_that_nothing_makes_again_hears_of_it_once() {
+    let mut rig = rig(&["m-1"], vec![Pod { naked: true, ..pod("bare", "n-1") }, pod("owned", "n-1")]);
+    rig.answer = Box::new(|write| match write {
+        Write::Evict { .. } => refuse("no"),
+        _ => Some(Ok(())),
+    });
+    instruct(&mut rig, "i", &["m-1"], 60);
+    rig.seconds(59);
+    let told = rig.events.iter().filter(|event| event.reason == "BigFleetEvicting");
+    let told: Vec<_> = told.map(|event| (&*event.about, event.message.contains("no controller"))).collect();
+    assert_eq!(told, [("Pod ns/pod-bare", true), ("Pod ns/pod-owned", false)]);
+}
+
+/// Several budgets over one pod make the API server answer 500: to people that is a blocked eviction like any other.
+#[test]
+fn an_eviction_that_keeps_failing_is_told_as_blocked() {
+    let mut rig = rig(&["m-1"], vec![pod("a", "n-1")]);
+    rig.answer = Box::new(|write| match write {
+        Write::Evict { .. } => {
+            Some(Err(WriteError::Other("500: more than one PodDisruptionBudget".to_owned())))
+        }
+        _ => Some(Ok(())),
+    });
+    instruct(&mut rig, "i", &["m-1"], 120);
+    rig.seconds(100);
+    let told: Vec<_> = rig.events.iter().filter(|event| event.reason == "BigFleetEvictionBlocked").collect();
+    assert!(matches!(&told[..], [one] if one.message.contains("more than one")), "{told:?}");
 }

@@ -1,16 +1,13 @@
-//! UpcomingNodes, AvailableCapacities and the labels of nodes.
+//! UpcomingNodes and the labels of nodes.
 
 use std::sync::Arc;
 
 use bigfleet_operator::core::names;
 use bigfleet_operator::core::phase::{Belongs, Verdict, verdict};
-use bigfleet_operator::io::{AvailableCapacity, Input, Node, Phase, UpcomingNode, Write, WriteError};
+use bigfleet_operator::io::{Input, Node, Phase, UpcomingNode, Write, WriteError};
 use bigfleet_proto::v1alpha1::operator_message::Payload as Up;
 use bigfleet_proto::v1alpha1::shard_message::Payload as Down;
-use bigfleet_proto::v1alpha1::{
-    AvailableCapacityUpdate, BootstrapRequest, MachineState, NodeSelectorRequirement, NodeStateUpdate,
-    Resources,
-};
+use bigfleet_proto::v1alpha1::{BootstrapRequest, MachineState, NodeStateUpdate, Resources};
 use bigfleet_types::MachineId;
 
 use crate::core_kit::{Rig, frame, node, state_frame, state_update, strings};
@@ -45,18 +42,8 @@ fn every_pair_of_phase_and_state_has_a_verdict() {
     use Phase as P;
     use bigfleet_types::MachineState as S;
     let phases = [P::Provisioning, P::Launched, P::Registered, P::Ready, P::Draining, P::Drained, P::Failed];
-    let states = [
-        S::Speculative,
-        S::Creating,
-        S::Idle,
-        S::Configuring,
-        S::Configured,
-        S::Draining,
-        S::Deleting,
-        S::Failed,
-    ];
     for stored in [None].into_iter().chain(phases.map(Some)) {
-        for state in states {
+        for state in S::ALL {
             let bound = !matches!(stored, None | Some(P::Provisioning | P::Launched));
             let expected = |named: bool| match state {
                 S::Speculative if bound => Verdict::Release,
@@ -85,17 +72,51 @@ fn ex43_a_burst_is_one_write() {
 }
 
 #[test]
-fn ex44_ex45_idle_after_a_binding_is_release() {
-    for (phase, error) in
-        [(Phase::Ready, ""), (Phase::Failed, "drain deadline exceeded after 30s"), (Phase::Drained, "")]
-    {
-        let mut rig = rig_with(stored("m", phase, error));
-        rig.state("m", MachineState::Idle);
-        assert_eq!(rig.phases(), [deleted("m")], "{phase:?}");
-        rig.seconds(60);
-        rig.ack("resync");
-        assert_eq!(rig.phases(), [], "it stays away");
+fn ex44_idle_after_ready_is_release() {
+    idle_is_release(Phase::Ready, "");
+}
+
+#[test]
+fn ex45_idle_after_a_drain_is_release_however_that_ended() {
+    idle_is_release(Phase::Failed, "drain deadline exceeded after 30s");
+    idle_is_release(Phase::Drained, "");
+}
+
+fn idle_is_release(phase: Phase, error: &str) {
+    let mut rig = rig_with(stored("m", phase, error));
+    rig.state("m", MachineState::Idle);
+    assert_eq!(rig.phases(), [deleted("m")], "{phase:?}");
+    rig.seconds(60);
+    rig.ack("resync");
+    assert_eq!(rig.phases(), [], "it stays away");
+}
+
+/// A shard that restarted does not know for whom it had machines made, and does not name them: their objects go, and
+/// come back with the first frame that says whose they are.
+#[test]
+fn machines_that_are_being_made_when_the_shard_restarts_are_shown_again_when_they_join() {
+    let mut rig = Rig::running();
+    for i in 0..20 {
+        rig.state(&format!("made-{i}"), MachineState::Creating);
     }
+    for i in 0..15 {
+        rig.state(&format!("used-{i}"), MachineState::Configured);
+    }
+    rig.input(Input::Disconnected);
+    rig.connect();
+    rig.take_writes();
+    for i in 0..15 {
+        rig.state(&format!("used-{i}"), MachineState::Configured);
+    }
+    rig.ack("resync");
+    assert_eq!(rig.phases(), [], "more than half: not at the first word");
+    rig.seconds(61);
+    rig.ack("resync");
+    let gone = rig.phases();
+    assert_eq!(gone.len(), 20);
+    assert!(gone.iter().all(|(machine, phase)| machine.starts_with("made-") && phase.is_none()), "{gone:?}");
+    rig.state("made-3", MachineState::Configuring);
+    assert_eq!(rig.phases(), [put("made-3", Phase::Registered)]);
 }
 
 #[test]
@@ -351,102 +372,6 @@ fn a_node_whose_machine_left_is_deleted_when_asked_for() {
     }
 }
 
-fn hint(key: &str) -> AvailableCapacityUpdate {
-    AvailableCapacityUpdate {
-        supersedes_key: key.to_owned(),
-        requirements: vec![
-            NodeSelectorRequirement { key: "zone".to_owned(), operator: 1, values: vec!["a".to_owned()] },
-            NodeSelectorRequirement { key: "rack".to_owned(), operator: 5, values: Vec::new() },
-        ],
-        resources: Some(Resources { resources: strings(&[("cpu", "8"), ("memory", "lots")]) }),
-        available_count: -3,
-        confidence: 4,
-        cost_per_hour: 31.22,
-    }
-}
-
-fn hints(rig: &mut Rig) -> Vec<Result<AvailableCapacity, String>> {
-    rig.take_writes()
-        .into_iter()
-        .map(|write| match write {
-            Write::PutAvailableCapacity(object) => Ok(*object),
-            Write::DeleteAvailableCapacity { key } => Err(key),
-            other => panic!("{other:?}"),
-        })
-        .collect()
-}
-
-#[test]
-fn hints_are_copied_with_care() {
-    let mut rig = Rig::running();
-    rig.frame(Down::AvailableCapacity(hint("")));
-    rig.frame(Down::AvailableCapacity(hint("k")));
-    rig.frame(Down::AvailableCapacity(hint("k")));
-    let object = AvailableCapacity {
-        key: "k".to_owned(),
-        requirements: vec![("zone".to_owned(), "In".to_owned(), vec!["a".to_owned()])],
-        count: 0,
-        confidence: "High",
-        cost_per_hour: "31.22".to_owned(),
-        resources: strings(&[("cpu", "8")]),
-    };
-    assert_eq!(hints(&mut rig), [Ok(object)]);
-    assert_eq!(rig.core.counters().quantities_dropped, 2);
-    for (dollars, text) in [
-        (0.0, "0"),
-        (f64::NAN, "0"),
-        (-1.0, "0"),
-        (f64::INFINITY, "0"),
-        (2.5, "2.5"),
-        (0.1234567, "0.123457"),
-        (100.0, "100"),
-    ] {
-        rig.frame(Down::AvailableCapacity(AvailableCapacityUpdate {
-            cost_per_hour: dollars,
-            confidence: 99,
-            ..hint(&format!("k-{dollars}"))
-        }));
-        let written = hints(&mut rig);
-        assert!(
-            matches!(&written[..], [Ok(o)] if o.cost_per_hour == text && o.confidence == "None"),
-            "{written:?}"
-        );
-    }
-}
-
-#[test]
-fn hints_end_when_nobody_refreshes_them() {
-    let mut rig = Rig::running();
-    rig.ack("resync");
-    rig.frame(Down::AvailableCapacity(hint("a")));
-    rig.frame(Down::AvailableCapacity(hint("b")));
-    hints(&mut rig);
-    rig.seconds(10 * 60);
-    rig.frame(Down::AvailableCapacity(hint("a")));
-    rig.input(Input::Disconnected);
-    rig.seconds(3600);
-    rig.connect();
-    rig.ack("resync");
-    rig.seconds(4 * 60);
-    assert_eq!(hints(&mut rig), [], "only connected time counts");
-    rig.seconds(2 * 60);
-    assert_eq!(hints(&mut rig), [Err("b".to_owned())]);
-
-    // A shard that does not refresh: what is not in its replay is over.
-    let mut plain = Rig::running();
-    plain.frame(Down::AvailableCapacity(hint("a")));
-    plain.frame(Down::AvailableCapacity(hint("b")));
-    plain.seconds(3600);
-    hints(&mut plain);
-    plain.input(Input::Disconnected);
-    plain.connect();
-    plain.frame(Down::AvailableCapacity(hint("a")));
-    plain.seconds(115);
-    assert_eq!(hints(&mut plain), []);
-    plain.seconds(60);
-    assert_eq!(hints(&mut plain), [Err("b".to_owned())]);
-}
-
 #[test]
 fn object_names() {
     let name = |id: &str| names::upcoming_node(&MachineId::trusted(id));
@@ -456,22 +381,4 @@ fn object_names() {
     assert!(long.len() <= 253 && long.starts_with("un-xxx"), "{long}");
     let key = "available:p=1000000|ipb=16|rpb=19|reqs=node.kubernetes.io/instance-type:1:a3-highgpu-8g;|spr=";
     assert_eq!(names::available_capacity(key), "ac-068bacd71e6b6f5f65ee7a599f28550e");
-}
-
-/// Section 6.5 and row 7 of section 16: what is shown again every five minutes is there to stay.
-#[test]
-fn a_hint_that_is_sent_again_every_five_minutes_outlives_twenty() {
-    for (refreshes, expected) in [(true, vec![]), (false, vec![Err("a".to_owned())])] {
-        let mut rig = Rig::running();
-        rig.ack("resync");
-        rig.frame(Down::AvailableCapacity(hint("a")));
-        assert_eq!(hints(&mut rig).len(), 1);
-        for _ in 0..4 {
-            rig.seconds(5 * 60);
-            if refreshes {
-                rig.frame(Down::AvailableCapacity(hint("a")));
-            }
-        }
-        assert_eq!(hints(&mut rig), expected, "refreshed: {refreshes}");
-    }
 }

@@ -7,6 +7,7 @@ mod aggregate_random;
 mod core_bootstrap;
 mod core_demand;
 mod core_drained;
+mod core_hints;
 mod core_invariants;
 mod core_kit;
 mod core_read_back;

@@ -142,6 +142,15 @@ fn mistakes_are_found_when_parsing_with_their_position() {
 }
 
 #[test]
+fn ex49_an_action_that_is_not_closed_is_found_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bootstrap.tmpl");
+    std::fs::write(&path, "cluster: {{ .Unclosed ").expect("a file");
+    let error = Template::load(&path).expect_err("it does not parse").to_string();
+    assert!(error.contains("bootstrap.tmpl") && error.contains("line 1"), "{error}");
+}
+
+#[test]
 fn what_has_no_value_fails_when_rendering() {
     for (source, problem) in [
         ("{{ .Nope }}", "column 4: unknown field .Nope; known are .ClusterID .Requirements"),

@@ -16,7 +16,7 @@ use super::flight::{Flight, Operation, Stage, Work};
 use super::notify::{node_key, node_labels};
 use super::record::Record;
 use super::schedule::{Call, Timer};
-use crate::io::{Blob, Lane, Mutation, Output, SessionId};
+use crate::io::{Blob, Lane, Mutation, Output, Secret, SessionId};
 
 impl Control {
     /// Whether nothing new may begin.
@@ -161,7 +161,7 @@ impl Control {
         });
         match session {
             Some(session) => self.ask_for_blob(now, &machine.id, session, false),
-            None => self.configure(now, &machine.id, Bytes::from_static(b"local")),
+            None => self.configure(now, &machine.id, Bytes::from_static(b"local").into()),
         }
     }
 
@@ -231,7 +231,7 @@ impl Control {
         }
     }
 
-    fn configure(&mut self, now: UnixNanos, id: &MachineId, blob: Bytes) {
+    fn configure(&mut self, now: UnixNanos, id: &MachineId, blob: Secret) {
         let Some(machine) = self.fleet.get(id).map(|record| record.machine.clone()) else { return };
         let Some(cluster) = machine.cluster.clone() else { return };
         let mutation = Mutation::Configure { cluster, blob, attribution: machine.attribution.clone() };
@@ -357,18 +357,10 @@ impl Control {
     /// Gives up an action before the provider heard of it: the machine is again what it was.
     pub(super) fn abandon(&mut self, now: UnixNanos, id: &MachineId, outcome: &'static str, detail: &str) {
         let Some(flight) = self.fleet.land(id, now) else { return };
-        match &flight.stage {
-            Stage::Blob { request, .. } => {
-                self.sessions.requests.remove(request);
-            }
-            Stage::Instructed { instruction } => {
-                self.sessions.instructions.remove(instruction);
-                // The operator has cordoned its node, or is about to. One that comes after it hears of every machine.
-                if outcome != "no_session" {
-                    self.send_drain_is_off(id);
-                }
-            }
-            Stage::Call { .. } | Stage::Watch(_) => {}
+        self.sessions.forget_question(&flight.stage);
+        // The operator has cordoned its node, or is about to. One that comes after it hears of every machine.
+        if matches!(flight.stage, Stage::Instructed { .. }) && outcome != "no_session" {
+            self.send_drain_is_off(id);
         }
         self.step_back(now, id);
         self.breaker.ends(id);

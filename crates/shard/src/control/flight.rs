@@ -98,6 +98,8 @@ pub(crate) struct Watch {
     pub(crate) due: UnixNanos,
     /// The provider refused the operation or did not answer: if it shows the state before, nothing happened.
     pub(crate) doubt: Option<Doubt>,
+    /// The last answer did not know the machine. One such answer may be a read that lags behind a write.
+    pub(crate) unknown: bool,
 }
 
 /// Why the outcome of a call is in doubt.
@@ -105,6 +107,8 @@ pub(crate) struct Watch {
 pub(crate) enum Doubt {
     /// The provider said no.
     Refused,
+    /// The provider did not know the machine.
+    Unknown,
     /// No answer.
     Silent,
 }

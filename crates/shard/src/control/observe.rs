@@ -148,7 +148,7 @@ impl Control {
     /// Watches a transition that this process did not start.
     fn watch_found(&mut self, now: UnixNanos, id: &MachineId, operation: Operation) {
         let due = now.after(WATCH_FIRST);
-        let watch = Watch { get: None, pause: WATCH_FIRST, due, doubt: None };
+        let watch = Watch { get: None, pause: WATCH_FIRST, due, doubt: None, unknown: false };
         self.fleet.take_off(
             id,
             Flight {

@@ -132,7 +132,6 @@ impl Control {
         let Some(flight) = self.fleet.flight_mut(id) else { return };
         let (operation, reissued) = (flight.operation, flight.reissued);
         let work = flight.work.clone();
-        let silent = matches!(error, CallError::Ambiguous { .. });
         let (outcome, detail) = match error {
             CallError::Fenced(message) => ("fenced", message.clone()),
             CallError::Ambiguous { deadline: true, message } => ("ctx_canceled", message.clone()),
@@ -151,7 +150,11 @@ impl Control {
             self.fenced(now, id);
         }
         // A call that only repeats an accepted one says nothing against the first.
-        let doubt = if silent { Doubt::Silent } else { Doubt::Refused };
+        let doubt = match error {
+            CallError::Ambiguous { .. } => Doubt::Silent,
+            CallError::NotFound => Doubt::Unknown,
+            _ => Doubt::Refused,
+        };
         let doubt = (!reissued).then_some(doubt);
         if reissued {
             return self.start_watch(id, now.after(WATCH_FIRST), doubt);

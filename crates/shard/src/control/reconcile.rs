@@ -1,6 +1,6 @@
 //! The full List: what is at rest, and what is gone.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use bigfleet_types::{MachineId, UnixNanos};
@@ -21,6 +21,8 @@ pub(super) struct Lists {
     pub(super) last: Option<UnixNanos>,
     failures: u32,
     held: Option<Held>,
+    /// Machines that are gone for the provider's Gets, and since when. A List that still shows one is behind.
+    pub(super) denied: BTreeMap<MachineId, UnixNanos>,
 }
 
 /// Removals that wait for more Lists to agree.
@@ -33,7 +35,14 @@ struct Held {
 impl Default for Lists {
     fn default() -> Self {
         let long_ago = UnixNanos(i64::MIN);
-        Self { at: Some(long_ago), asked: long_ago, last: None, failures: 0, held: None }
+        Self {
+            at: Some(long_ago),
+            asked: long_ago,
+            last: None,
+            failures: 0,
+            held: None,
+            denied: BTreeMap::new(),
+        }
     }
 }
 
@@ -76,6 +85,7 @@ impl Control {
         self.lists.at = Some(next.max(now));
         let first = self.lists.last.is_none();
         self.lists.last = Some(now);
+        self.lists.denied.retain(|_, since| now.since(*since) < SETTLED_FOR);
 
         let mut last: HashMap<&MachineId, usize> = HashMap::with_capacity(records.len());
         for (i, id) in records.iter().enumerate().filter_map(|(i, r)| Some((i, r.id.as_ref()?))) {
@@ -124,6 +134,10 @@ impl Control {
             if stale {
                 return;
             }
+        }
+        // One that comes back would else count beside its replacement until the List notices.
+        if reported.id.as_ref().is_some_and(|id| self.lists.denied.contains_key(id)) {
+            return;
         }
         self.count_violations(reported);
         match &reported.record {

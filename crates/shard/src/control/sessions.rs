@@ -54,6 +54,15 @@ impl Sessions {
         self.gone.get(cluster).is_some_and(|(_, forgotten)| *forgotten)
     }
 
+    /// What the stage waits for is not waited for any more: an answer comes to nobody.
+    pub(super) fn forget_question(&mut self, stage: &Stage) {
+        match stage {
+            Stage::Blob { request, .. } => drop(self.requests.remove(request)),
+            Stage::Instructed { instruction } => drop(self.instructions.remove(instruction)),
+            Stage::Call { .. } | Stage::Watch(_) => {}
+        }
+    }
+
     fn install(
         &mut self,
         now: UnixNanos,

@@ -13,7 +13,9 @@ impl Control {
     /// From now on the machine is watched, beginning at `due`.
     pub(super) fn start_watch(&mut self, id: &MachineId, due: UnixNanos, doubt: Option<Doubt>) {
         let Some(flight) = self.fleet.flight_mut(id) else { return };
-        flight.stage = Stage::Watch(Watch { get: None, pause: WATCH_FIRST, due, doubt });
+        let watch = Watch { get: None, pause: WATCH_FIRST, due, doubt, unknown: false };
+        let before = std::mem::replace(&mut flight.stage, Stage::Watch(watch));
+        self.sessions.forget_question(&before);
         self.gets.watch(due, id.clone());
     }
 
@@ -62,14 +64,19 @@ impl Control {
         if watch.get != Some(call) {
             return;
         }
+        let unknown = matches!(result, Err(CallError::NotFound));
+        // Two answers must agree, of which the call that began this may be one.
+        let gone = unknown && (watch.unknown || watch.doubt == Some(Doubt::Unknown));
         watch.get = None;
-        watch.pause = (watch.pause * 2).min(WATCH_SLOWEST);
+        watch.unknown = if result.is_ok() { false } else { watch.unknown || unknown };
+        watch.pause = if unknown { WATCH_FIRST } else { (watch.pause * 2).min(WATCH_SLOWEST) };
         watch.due = now.after(watch.pause);
         let due = watch.due;
         match result {
             Ok(reported) => self.take_answer(now, id, &reported),
-            Err(CallError::NotFound) => {
+            Err(_) if gone => {
                 warn!(machine = %id, "the provider does not know this machine any more; removed");
+                self.lists.denied.insert(id.clone(), now);
                 return self.remove(now, id);
             }
             // Nothing learnt; the watchdog is there if this lasts.
@@ -98,10 +105,7 @@ impl Control {
         }
         match result {
             Ok(reported) => self.take_answer(now, id, &reported),
-            Err(CallError::NotFound) => {
-                warn!(machine = %id, "the provider does not know this machine any more; removed");
-                self.remove(now, id);
-            }
+            // It was listed a moment ago. If it is gone, so it is from the next List.
             Err(cause) => warn!(machine = %id, ?cause, "a Get failed; the next List asks again"),
         }
     }

@@ -360,7 +360,10 @@ fn drill38_an_expired_blob_is_fetched_once_more_and_never_used() {
         .unwrap();
     assert!(request_id.len() == 16 && request_id.bytes().all(|b| b.is_ascii_hexdigit()));
     world.run(Duration::from_millis(30_050));
-    let blob = bigfleet_shard::io::Blob { user_data: "late".into(), ttl: Duration::from_secs(600) };
+    let blob = bigfleet_shard::io::Blob {
+        user_data: bytes::Bytes::from("late").into(),
+        ttl: Duration::from_secs(600),
+    };
     world.handle(Input::Blob { session, request_id, answer: Ok(blob) });
     world.settle();
     assert_eq!(world.calls(Op::Configure), 0);

@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) lists: Lists,
     /// Gets fail.
     pub(crate) gets_fail: bool,
+    /// So many of the next Gets know nothing of their machine.
+    pub(crate) gets_unknown: usize,
     history: Vec<(UnixNanos, Vec<Machine>)>,
     pub(crate) blobs: BTreeMap<ClusterId, Blobs>,
     /// Operators acknowledge reclaim instructions.
@@ -98,6 +100,7 @@ impl World {
             registry,
             lists: Lists::Truth,
             gets_fail: false,
+            gets_unknown: 0,
             history: Vec::new(),
             blobs: BTreeMap::new(),
             acks_reclaims: true,
@@ -264,6 +267,9 @@ impl World {
             Output::Get { call, machine } => {
                 let result = if self.gets_fail {
                     Err(crate::core_model::ambiguous(true))
+                } else if self.gets_unknown > 0 {
+                    self.gets_unknown -= 1;
+                    Err(CallError::NotFound)
                 } else {
                     self.model.read(&machine)
                 };
@@ -297,7 +303,7 @@ impl World {
         match (&payload, &speaker) {
             (Payload::BootstrapRequest(request), Some(speaker)) => {
                 let request_id = request.request_id.clone();
-                let blob = |ttl| Ok(Blob { user_data: Bytes::from_static(b"secret"), ttl });
+                let blob = |ttl| Ok(Blob { user_data: Bytes::from_static(b"secret").into(), ttl });
                 let answer = match self.blobs.get(speaker).copied().unwrap_or(Blobs::Give) {
                     Blobs::Give => Some(blob(Duration::from_secs(600))),
                     Blobs::GiveFor(ttl) => Some(blob(ttl)),
@@ -340,6 +346,7 @@ impl World {
     /// What must hold at any time.
     pub(crate) fn check(&self) {
         let flying: Vec<&MachineId> = self.core.in_flight().collect();
+        assert!(self.core.questions() <= flying.len(), "questions of actions that are over are kept");
         for machine in self.core.machines() {
             let name = &machine.id;
             let state = machine.state;

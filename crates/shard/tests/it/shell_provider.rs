@@ -58,7 +58,7 @@ async fn every_attempt_carries_a_fresh_token_and_all_its_fields() {
     assert_eq!(create().await.unwrap_err(), CallError::Rejected("INTERNAL: not today".into()));
     let acked = create().await.unwrap();
     assert_eq!((acked.operation_id.as_str(), acked.machine.id), ("op-2", Some(id("a"))));
-    let configure = Mutation::Configure { cluster, blob: "secret".into(), attribution };
+    let configure = Mutation::Configure { cluster, blob: bytes::Bytes::from("secret").into(), attribution };
     client.mutate(&id("b"), configure).await.unwrap();
     client.mutate(&id("b"), Mutation::Drain { grace: Duration::from_millis(90_999) }).await.unwrap();
     client.mutate(&id("a"), Mutation::Delete).await.unwrap();

@@ -1,9 +1,9 @@
 //! The host that `fakecloud` starts at each Configure and again at each Drain: it joins by what the blob says.
 //!
 //! At Configure the blob is a JSON object: `kubeconfig` to join with, `machine`, `labels` and `taints` of the node. What
-//! hardware the host has it knows itself, from the catalogue. It creates its Node, waits until its kubelet (kwok) has
-//! made it Ready, and only then ends well. At Drain it waits until its pods have left or the grace is over, and takes
-//! its Node away.
+//! hardware the host has it knows itself, from the catalogue. It creates its Node, gives the operator time to see that,
+//! lets its kubelet (kwok) make it Ready, settles, and only then ends well: what BigFleet says of it too early is seen
+//! to be early. At Drain it waits until its pods have left or the grace is over, and takes its Node away.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,13 +14,17 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::kubectl::Kubectl;
-use super::plane::KWOK;
+use super::plane::{KWOK, OFF};
 use super::watch::condition;
 use super::world::ensure;
 
 /// How long a host tries to do one thing.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(300);
+/// How long a Node stays without a kubelet, unless the operator says before that it has registered.
+const UNSEEN: Duration = Duration::from_secs(10);
+/// From a Ready Node to the end of the boot.
+const SETTLE: Duration = Duration::from_secs(2);
 /// What hosts tell about themselves, a JSON object a line.
 pub(super) const JOURNAL: &str = "hosts.jsonl";
 /// The catalogue of machines.
@@ -82,7 +86,7 @@ impl Host {
         let node = json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": labels, "annotations": {KWOK.0: KWOK.1}},
+            "metadata": {"name": name, "labels": labels, "annotations": {KWOK.0: KWOK.1, OFF: "yes"}},
             "spec": {"providerID": format!("fakecloud:///host-{}", self.machine), "taints": blob["taints"]},
             "status": {"allocatable": hardware, "capacity": hardware},
         });
@@ -93,11 +97,23 @@ impl Host {
             result => result.map(drop),
         })?;
         self.note("created")?;
+        let created = Instant::now();
+        let upcoming = format!("un-{}", self.machine);
+        // An operator that is away must not keep a host from joining.
+        while created.elapsed() < UNSEEN {
+            let said = kubectl.get(&["upcomingnodes", &upcoming]);
+            if said.is_ok_and(|said| said["status"]["phase"] == "Registered") {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        insist(|| kubectl.run(&["annotate", "node", &name, &format!("{OFF}-")]))?;
         insist(|| {
             let ready = condition(&kubectl.get(&["node", &name])?, "Ready") == Some("True");
             ensure(ready, || format!("{name} is not Ready"))
         })?;
-        self.note("ready")
+        std::thread::sleep(SETTLE);
+        self.note("done")
     }
 
     fn leave(&self, grace: Duration) -> Result<()> {

@@ -20,7 +20,7 @@ const OPERATOR: &str = "bigfleet-operator";
 const CONTROLLER: &str = "bigfleet-unschedulable-pod-controller";
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// What machines need to join: a Node of their own, and a look at their pods.
+/// What machines need to join: a Node of their own, and a look at their pods and at what is said of them.
 const JOIN: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -30,7 +30,8 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: e2e-host}
 rules:
-  - {apiGroups: [''], resources: [nodes], verbs: [get, create, delete]}
+  - {apiGroups: [''], resources: [nodes], verbs: [get, create, patch, delete]}
+  - {apiGroups: [bigfleet.lucy.sh], resources: [upcomingnodes], verbs: [get]}
   - {apiGroups: [''], resources: [pods], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -179,20 +180,37 @@ impl Fleet {
     /// Starts one more operator that dials `shard`. With `ready` it waits until the operator is; a second one is not,
     /// or not before the first is gone, depending on what its readiness means.
     pub(super) fn start_operator(&mut self, shard: &str, ready: bool) -> Result<()> {
-        let [port] = free_ports()?;
-        self.started += 1;
-        let args = ["operator", "--cluster-id", CLUSTER, "--shard-addr", shard];
-        let paths = [
-            ("--kubeconfig", self.operator_config.clone()),
-            ("--bootstrap-template-file", self.folder.join("bootstrap.tmpl")),
-        ];
-        let name = format!("operator-{}", self.started);
-        let mut program = self.spawn(&name, &args, &paths, format!("127.0.0.1:{port}"))?;
+        let mut program = self.operator(shard, &[])?;
         if ready {
             wait_ready(&mut program)?;
         }
         self.operators.push(program);
         Ok(())
+    }
+
+    /// Starts an operator without election, which outlives any absence of the API server; it must be the only one.
+    pub(super) fn start_lone_operator(&mut self) -> Result<()> {
+        let shard = self.shard_addr();
+        let mut program = self.operator(&shard, &["--leader-elect=false"])?;
+        wait_ready(&mut program)?;
+        self.operators.push(program);
+        Ok(())
+    }
+
+    fn operator(&mut self, shard: &str, more: &[&str]) -> Result<Program> {
+        let [port] = free_ports()?;
+        self.started += 1;
+        let args = [&["operator", "--cluster-id", CLUSTER, "--shard-addr", shard], more].concat();
+        let paths = [
+            ("--kubeconfig", self.operator_config.clone()),
+            ("--bootstrap-template-file", self.folder.join("bootstrap.tmpl")),
+        ];
+        self.spawn(&format!("operator-{}", self.started), &args, &paths, format!("127.0.0.1:{port}"))
+    }
+
+    /// Stops the operators and the pod controller in order; each must end well.
+    pub(super) fn stop_cluster_side(&mut self) -> Result<()> {
+        std::mem::take(&mut self.operators).into_iter().chain(self.controller.take()).try_for_each(stop)
     }
 
     /// Where operators dial.

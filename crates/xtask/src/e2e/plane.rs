@@ -18,6 +18,10 @@ use super::{certs, http};
 
 /// The annotation of Nodes whose kubelet kwok plays. Others never become Ready.
 pub(super) const KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+/// The annotation of Nodes that kwok does not make Ready yet.
+pub(super) const OFF: &str = "bigfleet-e2e/kubelet-off";
+/// How the stage begins that makes Nodes Ready; another condition fits behind it.
+const INITIALIZE: &str = "  name: node-initialize\nspec:\n  resourceRef:\n    apiGroup: v1\n    kind: Node\n  selector:\n    matchExpressions:\n";
 /// How long the whole plane may take to come up. On an idle machine it takes six seconds.
 const UP_WITHIN: Duration = Duration::from_secs(180);
 
@@ -188,6 +192,8 @@ impl Plane {
             .args(["--proxy-client-cert-file", "front-proxy.crt"])
             .args(["--proxy-client-key-file", "front-proxy.key"])
             .args(["--audit-policy-file", "audit-policy.yaml", "--audit-log-path", "api-audit.log"])
+            // In one piece: steps count in it.
+            .args(["--audit-log-maxsize", "100000"])
             // Only what we compact is compacted.
             .args(["--etcd-compaction-interval", "0"]);
         self.run("kube-apiserver", api)?;
@@ -238,11 +244,18 @@ impl Plane {
 
     fn start_kwok(&mut self) -> Result<()> {
         let mut kwok = Command::new(self.kubebox.program("kwok"));
-        let stages = self.kubebox.program("kwok-stages.yaml");
+        let stages = std::fs::read_to_string(self.kubebox.program("kwok-stages.yaml"))?;
+        let not_off = format!("    - {{key: '.metadata.annotations[\"{OFF}\"]', operator: DoesNotExist}}\n");
+        if !stages.contains(INITIALIZE) {
+            bail!("kwok's stages are not as expected: there is no `{INITIALIZE}`");
+        }
+        let stages = stages.replace(INITIALIZE, &(INITIALIZE.to_owned() + &not_off));
+        let file = self.folder.join("kwok-stages.yaml");
+        std::fs::write(&file, stages)?;
         kwok.args(["--kubeconfig", "kwok.kubeconfig", "--manage-all-nodes=false"])
             .args(["--manage-nodes-with-annotation-selector", &format!("{}={}", KWOK.0, KWOK.1)])
             .arg("--config")
-            .arg(stages)
+            .arg(file)
             .args(["--node-lease-duration-seconds", "40", "--node-ip", "127.0.0.1"])
             .args(["--server-address", &format!("127.0.0.1:{}", self.ports.kwok)]);
         self.run("kwok", kwok)

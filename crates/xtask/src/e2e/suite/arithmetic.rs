@@ -32,12 +32,10 @@ pub(super) fn run(world: &mut World) -> Result<()> {
     let mut chance = Seeded::new(20_000);
     let pods: Vec<Value> = (0..PODS).map(|n| pod(n, &mut chance)).collect();
     // Half of them are there when the controller starts, half come later.
-    for (at, some) in pods.chunks(500).enumerate() {
-        world.kubectl.call(&["create", "--validate=false", "-f", "-"], &list(some.to_vec()))?;
-        if at == 1 {
-            world.fleet()?.start_controller()?;
-        }
-    }
+    let (first, later) = pods.split_at(pods.len() / 2);
+    world.kubectl.create(first)?;
+    world.fleet()?.start_controller()?;
+    world.kubectl.create(later)?;
     let requests = world.until("a CapacityRequest for every pod", |world| {
         let requests = world.kubectl.list(&["capacityrequests", "-n", NAMESPACE])?;
         ensure(requests.len() == pods.len(), || format!("{} of {PODS} are there", requests.len()))?;

@@ -1,11 +1,30 @@
 //! BigFleet, or a part of it, is away. Nothing in the cluster may notice.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::fleet::NAMESPACE;
 use super::super::world::{World, ensure, name};
 use super::pods::{self, COUNT};
+
+/// How things stood, to be compared later.
+pub(super) struct Before {
+    /// What has been recorded so far.
+    mark: usize,
+    /// The pods of the fifty.
+    pods: BTreeSet<String>,
+}
+
+/// How things stand.
+pub(super) fn before(world: &World) -> Result<Before> {
+    Ok(Before { mark: world.recorder()?.mark(), pods: uids(&world.pods(pods::NAMESPACE)?) })
+}
+
+fn uids(pods: &[Value]) -> BTreeSet<String> {
+    pods.iter().filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned)).collect()
+}
 
 const LEASE: [&str; 4] = ["lease", "bigfleet-operator", "-n", NAMESPACE];
 
@@ -16,7 +35,7 @@ fn holder(world: &World) -> Result<String> {
 
 pub(super) fn second_replica(world: &mut World) -> Result<()> {
     let first = holder(world)?;
-    let mark = world.recorder()?.mark();
+    let before = before(world)?;
     let shard = world.fleet()?.shard_addr();
     world.fleet()?.start_operator(&shard, false)?;
     // Long enough for an operator that does not wait its turn to take the session.
@@ -38,15 +57,23 @@ pub(super) fn second_replica(world: &mut World) -> Result<()> {
     pods::namespace(world, "second")?;
     world.kubectl.apply(&pods::deployment("second", "big", 1, &spec).to_string())?;
     world.until_running("second", 1)?;
-    undisturbed(world, mark)?;
+    undisturbed(world, &before)?;
     world.kubectl.run(&["delete", "namespace", "second", "--wait=false"])?;
     Ok(())
 }
 
-/// No pod of the fifty was deleted and no node cordoned since `mark`.
-pub(super) fn undisturbed(world: &World, mark: usize) -> Result<()> {
+/// None of the fifty pods was deleted, and no node in use cordoned, since `before`.
+pub(super) fn undisturbed(world: &World, before: &Before) -> Result<()> {
+    // Whatever a watch may have missed: these are the same pods.
+    let now = uids(&world.pods(pods::NAMESPACE)?);
+    ensure(now == before.pods && now.len() == COUNT, || {
+        format!(
+            "the {COUNT} pods are not those that there were: {:?}",
+            now.symmetric_difference(&before.pods)
+        )
+    })?;
     let recorder = world.recorder()?;
-    for change in recorder.since(mark, "pod") {
+    for change in recorder.since(before.mark, "pod") {
         let ours = change.object["metadata"]["namespace"] == pods::NAMESPACE;
         let goes = change.what == "DELETED" || !change.object["metadata"]["deletionTimestamp"].is_null();
         ensure(!(ours && goes), || format!("pod {} was evicted or deleted", change.name()))?;
@@ -56,7 +83,7 @@ pub(super) fn undisturbed(world: &World, mark: usize) -> Result<()> {
         .iter()
         .filter_map(|pod| pod["spec"]["nodeName"].as_str().map(str::to_owned))
         .collect();
-    for change in recorder.since(mark, "node") {
+    for change in recorder.since(before.mark, "node") {
         let hurt = change.what == "DELETED" || change.object["spec"]["unschedulable"] == true;
         if hurt && used.iter().any(|node| node == change.name()) {
             bail!("node {}, which is in use, was cordoned or deleted", change.name());
@@ -70,25 +97,24 @@ pub(super) fn silence(world: &mut World) -> Result<()> {
         json!({"containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "3"}}}]});
     pods::namespace(world, "load")?;
     // Demand moves while nobody listens: some of it finds room, some waits.
-    let mark = world.recorder()?.mark();
+    let before = before(world)?;
     world.kubectl.apply(&pods::deployment("load", "waiting", 2, &load).to_string())?;
-    let before = world.kubectl.list(&["nodes"])?.len();
+    let nodes = world.kubectl.list(&["nodes"])?.len();
     world.fleet()?.kill()?;
     world.kubectl.run(&["scale", "deployment/waiting", "-n", "load", "--replicas=4"])?;
     let time = world.silence;
     world.pass(time)?;
-    undisturbed(world, mark)?;
-    for change in world.recorder()?.since(mark, "node") {
+    undisturbed(world, &before)?;
+    for change in world.recorder()?.since(before.mark, "node") {
         let cordoned = change.object["spec"]["unschedulable"] == true;
         ensure(!cordoned || change.what == "DELETED", || {
             // A drain that was under way may have left its cordon; a new one nobody can make.
             format!("{} is cordoned though nobody of BigFleet runs", change.name())
         })?;
     }
-    ensure(world.kubectl.list(&["nodes"])?.len() >= before, || {
+    ensure(world.kubectl.list(&["nodes"])?.len() >= nodes, || {
         "nodes went while BigFleet was away".to_owned()
     })?;
-    ensure(world.pods(pods::NAMESPACE)?.len() == COUNT, || "pods went while BigFleet was away".to_owned())?;
     world.fleet()?.start()?;
     world.until_running("load", 4)?;
     world.until("the operator's session", |world| {
@@ -97,7 +123,7 @@ pub(super) fn silence(world: &mut World) -> Result<()> {
     })?;
     // Several roll-ups and cycles, more than it takes to call anything excess.
     world.pass(std::time::Duration::from_secs(25))?;
-    undisturbed(world, mark)?;
+    undisturbed(world, &before)?;
     let nodes = world.kubectl.list(&["nodes", "-l", "bigfleet.lucy.sh/machine-id"])?;
     for pod in world.pods("load")?.iter().chain(&world.pods(pods::NAMESPACE)?) {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();

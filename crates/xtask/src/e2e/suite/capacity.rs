@@ -7,14 +7,14 @@ use super::super::fleet::CLUSTER;
 use super::super::world::{World, ensure, name};
 use super::pods;
 
-/// The claims of a cluster's Needs, summed over all.
-fn claimed(world: &mut World) -> Result<i64> {
+/// How many Needs the cluster has, and how many machines they claim.
+fn demand(world: &mut World) -> Result<(usize, i64)> {
     let needs = world.fleet()?.ctl(&["needs", "--cluster", CLUSTER])?;
-    Ok(needs.iter().filter_map(|need| need["claimed"].as_i64()).sum())
+    Ok((needs.len(), needs.iter().filter_map(|need| need["claimed"].as_i64()).sum()))
 }
 
 pub(super) fn freed(world: &mut World) -> Result<()> {
-    let before = claimed(world)?;
+    let before = demand(world)?;
     pods::namespace(world, "jobs")?;
     let container = |cpu: &str| json!({"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}});
     // Too much for what is left on the machines that serve already.
@@ -41,11 +41,13 @@ pub(super) fn freed(world: &mut World) -> Result<()> {
         ensure(owners == ["long"], || format!("they are of {owners:?}"))
     })?;
     world.kubectl.run(&["delete", "pod", "long", "-n", "jobs"])?;
-    world.until("no CapacityRequest and no claim more than before", |world| {
+    world.until("no CapacityRequest, no Need and no claim more than before", |world| {
         let left = world.kubectl.list(&["capacityrequests", "-n", "jobs"])?;
         ensure(left.is_empty(), || format!("{} requests are left", left.len()))?;
-        let now = claimed(world)?;
-        ensure(now <= before, || format!("{now} machines are claimed, {before} before"))
+        let now = demand(world)?;
+        ensure(now.0 <= before.0 && now.1 <= before.1, || {
+            format!("Needs and claimed machines are {now:?}, were {before:?}")
+        })
     })?;
     world.kubectl.run(&["delete", "namespace", "jobs", "--wait=false"])?;
     Ok(())

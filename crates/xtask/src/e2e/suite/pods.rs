@@ -109,22 +109,22 @@ fn placed_by_the_scheduler(world: &mut World, pods: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// What hosts told, by machine: when its node was Ready in the eyes of the host.
-fn hosts_ready(world: &World) -> Result<BTreeMap<String, f64>> {
+/// What hosts told, by machine: when its boot ended, which is the earliest that a provider can call it Configured.
+fn hosts_done(world: &World) -> Result<BTreeMap<String, f64>> {
     let text = std::fs::read_to_string(world.folder.join(JOURNAL))?;
-    let mut ready = BTreeMap::new();
+    let mut done = BTreeMap::new();
     for line in text.lines() {
         let line: Value = serde_json::from_str(line)?;
-        if line["what"] == "ready" {
+        if line["what"] == "done" {
             let machine = line["machine"].as_str().unwrap_or_default().to_owned();
-            ready.insert(machine, line["at"].as_f64().unwrap_or_default());
+            done.insert(machine, line["at"].as_f64().unwrap_or_default());
         }
     }
-    Ok(ready)
+    Ok(done)
 }
 
 /// For every machine: its UpcomingNode says Registered before its Node is Ready; the provider takes it for Configured
-/// when its host has seen that; and only then its UpcomingNode says Ready.
+/// when its boot has ended, a while after that; and only then its UpcomingNode says Ready.
 pub(super) fn order(world: &mut World) -> Result<()> {
     // The pods run as soon as their Nodes are Ready; the word that the machines are Configured takes its way.
     let upcoming = world.until("every UpcomingNode to be Ready", |world| {
@@ -170,15 +170,15 @@ fn one_order(world: &mut World, object: &str, machine: &str, node: &str) -> Resu
         );
     }
     let ready_at = ready.seen.duration_since(std::time::UNIX_EPOCH)?.as_secs_f64();
-    let host = *hosts_ready(world)?
+    let done = *hosts_done(world)?
         .get(machine)
-        .with_context(|| format!("{machine} never told that it is ready"))?;
-    ensure(host <= ready_at, || {
+        .with_context(|| format!("{machine} never told that its boot is done"))?;
+    ensure(done <= ready_at, || {
         format!(
-            "{machine}: its UpcomingNode was Ready at {ready_at}, before its host saw a Ready Node at {host}"
+            "{machine}: its UpcomingNode was Ready at {ready_at}, before it can have been Configured at {done}"
         )
     })?;
-    // The provider says so only after the host has ended well, and the host only ends once its Node is Ready.
+    // The provider says so only after the boot has ended well.
     let machines = world.fleet()?.ctl(&["machines", "--state", "Configured"])?;
     ensure(machines.iter().any(|m| m["id"] == machine), || format!("{machine} is not Configured"))
 }

@@ -4,14 +4,24 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::super::fleet::CLUSTER;
+use super::super::fleet::{CLUSTER, NAMESPACE};
 use super::super::world::{World, ensure};
-use super::{away, pods};
+use super::{away, pods, rights};
 
 /// The operator sleeps; meanwhile requests come and go, the store forgets the past and the API server restarts. Awake,
 /// the operator must see that it missed something, and read everything anew without a dip in demand.
 pub(super) fn compaction(world: &mut World) -> Result<()> {
-    let mark = world.recorder()?.mark();
+    // On a busy machine the API server is away for longer than a lease lives, and who loses his lease must end. This is
+    // about those who live on.
+    world.fleet()?.stop_cluster_side()?;
+    world.fleet()?.start_lone_operator()?;
+    story(world)?;
+    world.fleet()?.stop_cluster_side()?;
+    world.fleet()?.start()
+}
+
+fn story(world: &mut World) -> Result<()> {
+    let before = away::before(world)?;
     let request = |name: &str, cpu: &str| {
         json!({"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest",
                "metadata": {"name": name, "namespace": "default"}, "spec": {"priority": 7, "resources": {"cpu": cpu}}})
@@ -20,6 +30,7 @@ pub(super) fn compaction(world: &mut World) -> Result<()> {
     world.until("the shard to know of the first request", |world| {
         ensure(cpu_rows(world)? == 1, || "it does not".to_owned())
     })?;
+    let lists = lists(world)?;
     world.fleet()?.operators[0].process.signal(Signal::STOP)?;
     let result = miss(world, &request);
     world.fleet()?.operators[0].process.signal(Signal::CONT)?;
@@ -28,12 +39,14 @@ pub(super) fn compaction(world: &mut World) -> Result<()> {
         let comes = world.kubectl.get(&["cr", "comes", "-n", "default"])?;
         ensure(comes["status"]["phase"] == "Acknowledged", || format!("it is {}", comes["status"]))
     })?;
-    away::undisturbed(world, mark)?;
+    away::undisturbed(world, &before)?;
+    // It could not go on where it was, and noticed.
+    ensure(self::lists(world)? > lists, || "the operator did not read the requests anew".to_owned())?;
     world.kubectl.run(&["delete", "cr", "comes", "-n", "default"])?;
     world.until("the shard to know that both are gone", |world| {
         ensure(cpu_rows(world)? == 0, || "it does not".to_owned())
     })?;
-    away::undisturbed(world, mark)
+    away::undisturbed(world, &before)
 }
 
 fn miss(world: &mut World, request: &impl Fn(&str, &str) -> serde_json::Value) -> Result<()> {
@@ -53,4 +66,16 @@ fn miss(world: &mut World, request: &impl Fn(&str, &str) -> serde_json::Value) -
 fn cpu_rows(world: &mut World) -> Result<usize> {
     let needs = world.fleet()?.ctl(&["needs", "--cluster", CLUSTER])?;
     Ok(needs.iter().filter(|need| need["priority"] == 7).count())
+}
+
+/// How often operators have listed all requests.
+fn lists(world: &World) -> Result<usize> {
+    let asked = rights::requests(world)?;
+    let user = format!("system:serviceaccount:{NAMESPACE}:bigfleet-operator");
+    let lists = asked.iter().filter(|r| {
+        r["user"]["username"] == user.as_str()
+            && r["verb"] == "list"
+            && r["objectRef"]["resource"] == "capacityrequests"
+    });
+    Ok(lists.count())
 }

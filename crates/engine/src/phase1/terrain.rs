@@ -1,0 +1,255 @@
+//! What is free in each domain of a key, for all gangs that see the same machines.
+//!
+//! Thousands of domains look alike: so many machines of the same worth. A gang compares looks, not domains, and takes
+//! the first domain of the best look. Claims are noted in the pass; a terrain catches up when it is used again.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use super::gang::{Offer, Rank};
+use crate::cost::acquire_key;
+use crate::demand::Row;
+use crate::intern::{KeyIx, Map, ValueIx};
+use crate::lanes::{LaneSet, Lanes};
+use crate::matching::ProfileIx;
+use crate::members::PoolIx;
+use crate::pass::{Candidates, Pass, Tier};
+use crate::place::PlaceIx;
+
+/// What tells terrains apart: the profile, the floor, and the lanes in which machines are to help.
+pub(crate) type Sight = (ProfileIx, Lanes, LaneSet);
+
+/// One domain.
+#[derive(Debug)]
+struct Domain {
+    value: ValueIx,
+    pools: SmallVec<[(Tier, PoolIx); 2]>,
+    look: usize,
+}
+
+/// Domains that offer the same.
+#[derive(Debug)]
+struct Look {
+    offer: Offer,
+    /// Positions of domains, which are in the order of their texts.
+    domains: BTreeSet<usize>,
+    /// Tells apart the looks that had the same place in the list.
+    age: u64,
+}
+
+/// A look with the eyes of a gang of some size.
+#[derive(Debug, Clone)]
+struct View {
+    age: u64,
+    rank: Rank,
+    per_mille: u16,
+}
+
+/// All domains of one sight.
+#[derive(Debug, Default)]
+pub(crate) struct Terrain {
+    /// In the order of their texts.
+    domains: Vec<Domain>,
+    of_value: Map<ValueIx, usize>,
+    of_pool: Map<PoolIx, usize>,
+    looks: Vec<Look>,
+    by_offer: Map<Offer, usize>,
+    unused: Vec<usize>,
+    ages: u64,
+    views: Map<Lanes, Vec<View>>,
+    /// How much of the notes of the pass was read.
+    read: usize,
+}
+
+/// The terrain that a gang sees, on loan from the pass.
+pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Terrain) {
+    let sight = (row.profile, row.min_unit.clone(), row.aggregate.positive().collect());
+    let mut terrain = match pass.terrains.remove(&sight) {
+        Some(terrain) => terrain,
+        None => Terrain::survey(pass, row, key),
+    };
+    terrain.catch_up(pass);
+    (sight, terrain)
+}
+
+impl Terrain {
+    fn survey(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Self {
+        let (fleet, symbols) = (pass.fleet, pass.symbols);
+        let mut terrain = Self { read: pass.note_free(), ..Self::default() };
+        let mut found: Map<ValueIx, SmallVec<[(Tier, PoolIx); 2]>> = Map::default();
+        for class in pass.matching.classes(row.profile) {
+            let capacity = fleet.classes.capacity(*class);
+            if !capacity.covers(&row.min_unit) || !capacity.reduces(&row.aggregate) {
+                continue;
+            }
+            let Some(value) = fleet.classes.domain(*class, key) else { continue };
+            for (tier, place) in [(Tier::Idle, PlaceIx::IDLE), (Tier::Speculative, PlaceIx::SPECULATIVE)] {
+                if let Some(pool) = fleet.pools.find(*class, place) {
+                    found.entry(value).or_default().push((tier, pool));
+                }
+            }
+        }
+        terrain.domains =
+            found.into_iter().map(|(value, pools)| Domain { value, pools, look: usize::MAX }).collect();
+        terrain.domains.sort_unstable_by_key(|domain| symbols.value_text(domain.value));
+        for position in 0..terrain.domains.len() {
+            let domain = &terrain.domains[position];
+            terrain.of_value.insert(domain.value, position);
+            terrain.of_pool.extend(domain.pools.iter().map(|(_, pool)| (*pool, position)));
+            terrain.look_at(pass, position);
+        }
+        terrain
+    }
+
+    /// Looks again at the domains in which something was claimed or given back.
+    fn catch_up(&mut self, pass: &Pass<'_>) {
+        let notes = pass.noted(self.read);
+        self.read += notes.len();
+        let mut changed: SmallVec<[usize; 16]> =
+            notes.iter().filter_map(|pool| self.of_pool.get(pool).copied()).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        changed.into_iter().for_each(|position| self.look_at(pass, position));
+    }
+
+    fn look_at(&mut self, pass: &Pass<'_>, position: usize) {
+        let mut offer = Offer::default();
+        for (tier, pool) in &self.domains[position].pools {
+            let capacity = pass.fleet.classes.capacity(pass.fleet.pools.get(*pool).class);
+            offer.add_free(capacity, pass.free(*pool), *tier);
+        }
+        let before = self.domains[position].look;
+        if let Some(look) = self.looks.get_mut(before) {
+            if look.offer == offer {
+                return;
+            }
+            look.domains.remove(&position);
+            if look.domains.is_empty() {
+                self.by_offer.remove(&look.offer);
+                self.unused.push(before);
+            }
+        }
+        self.domains[position].look = usize::MAX;
+        if offer.count == 0 {
+            return;
+        }
+        let look = match self.by_offer.get(&offer) {
+            Some(look) => *look,
+            None => self.open(offer),
+        };
+        self.domains[position].look = look;
+        self.looks[look].domains.insert(position);
+    }
+
+    fn open(&mut self, offer: Offer) -> usize {
+        self.ages += 1;
+        let look = Look { offer: offer.clone(), domains: BTreeSet::new(), age: self.ages };
+        let place = match self.unused.pop() {
+            Some(place) => {
+                self.looks[place] = look;
+                place
+            }
+            None => {
+                self.looks.push(look);
+                self.looks.len() - 1
+            }
+        };
+        self.by_offer.insert(offer, place);
+        place
+    }
+
+    /// What is free in one domain.
+    pub(super) fn free(&self, value: ValueIx) -> Option<&Offer> {
+        let domain = &self.domains[*self.of_value.get(&value)?];
+        self.looks.get(domain.look).map(|look| &look.offer)
+    }
+
+    /// Makes ready to compare for a deficit. Call it before the two below.
+    pub(super) fn prepare(&mut self, deficit: &Lanes) {
+        let views = self.views.entry(deficit.clone()).or_default();
+        let view = |look: &Look| View {
+            age: look.age,
+            rank: look.offer.rank(deficit),
+            per_mille: look.offer.total.per_mille(deficit),
+        };
+        for (place, look) in self.looks.iter().enumerate() {
+            match views.get_mut(place) {
+                Some(known) if known.age == look.age => {}
+                Some(known) => *known = view(look),
+                None => views.push(view(look)),
+            }
+        }
+    }
+
+    fn views(&self, deficit: &Lanes) -> impl Iterator<Item = (&Look, &View)> {
+        let views = self.views.get(deficit).map_or(&[][..], |views| views);
+        self.looks.iter().zip(views).filter(|(look, _)| !look.domains.is_empty())
+    }
+
+    /// The best domain but for those left out, with what it offers.
+    pub(super) fn best(
+        &self,
+        deficit: &Lanes,
+        left_out: &Map<ValueIx, Offer>,
+    ) -> Option<(&Rank, ValueIx, &Offer)> {
+        let mut best: Option<(&Rank, Reverse<usize>, &Offer)> = None;
+        for (look, view) in self.views(deficit) {
+            if best.as_ref().is_some_and(|(rank, ..)| *rank > &view.rank) {
+                continue;
+            }
+            let first = look.domains.iter().find(|at| !left_out.contains_key(&self.domains[**at].value));
+            if let Some(first) = first {
+                let candidate = (&view.rank, Reverse(*first), &look.offer);
+                if best.as_ref().is_none_or(|best| (best.0, best.1) < (candidate.0, candidate.1)) {
+                    best = Some(candidate);
+                }
+            }
+        }
+        best.map(|(rank, at, offer)| (rank, self.domains[at.0].value, offer))
+    }
+
+    /// The best covered domains but for those left out, at most so many.
+    pub(super) fn best_covered(
+        &self,
+        deficit: &Lanes,
+        left_out: &Map<ValueIx, Offer>,
+        most: usize,
+    ) -> Vec<(ValueIx, u16, &Offer)> {
+        let heads = self.views(deficit).filter_map(|(look, view)| {
+            let first = *look.domains.first()?;
+            Some((view.per_mille, Reverse(first), self.domains[first].look))
+        });
+        let mut heads: BinaryHeap<_> = heads.collect();
+        let mut found = Vec::with_capacity(most);
+        while let Some((per_mille, Reverse(at), place)) = heads.pop().filter(|_| found.len() < most) {
+            let (value, look) = (self.domains[at].value, &self.looks[place]);
+            if !left_out.contains_key(&value) {
+                found.push((value, per_mille, &look.offer));
+            }
+            let rest = look.domains.range((Bound::Excluded(at), Bound::Unbounded)).next();
+            heads.extend(rest.map(|next| (per_mille, Reverse(*next), place)));
+        }
+        found
+    }
+
+    /// The free pools of a domain in the order of acquisition.
+    pub(super) fn candidates(&self, pass: &Pass<'_>, row: &Row, value: ValueIx, tier: Tier) -> Candidates {
+        let dimensions = &pass.symbols.dimensions;
+        let requested = dimensions.extended_in(&row.aggregate, &row.min_unit);
+        let interruption = pass.matching.interruption(row.profile);
+        let pools = self.of_value.get(&value).map_or(&[][..], |at| &self.domains[*at].pools);
+        let mut candidates: Candidates = pools
+            .iter()
+            .filter(|(of, pool)| *of == tier && pass.free(*pool) > 0)
+            .map(|(_, pool)| {
+                let class = pass.fleet.classes.get(pass.fleet.pools.get(*pool).class);
+                (acquire_key(class, interruption, &requested, dimensions), *pool)
+            })
+            .collect();
+        candidates.sort_unstable();
+        candidates
+    }
+}
