@@ -31,7 +31,8 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     print(&decide::decide(&input).to_json()?)
 }
 
-fn content(file: &Path) -> std::io::Result<Vec<u8>> {
+/// The bytes of a file; `-` is standard input.
+pub(super) fn content(file: &Path) -> std::io::Result<Vec<u8>> {
     if file != Path::new("-") {
         return std::fs::read(file);
     }
