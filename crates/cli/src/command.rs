@@ -9,6 +9,7 @@ mod operator;
 mod pod_controller;
 mod provider;
 mod shard;
+mod simulate;
 mod version;
 
 use std::io::Write as _;
@@ -29,7 +30,7 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 4] = ["coordinator", "conformance", "dashboard", "simulate"];
+const LATER_PARTS: [&str; 3] = ["coordinator", "conformance", "dashboard"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -60,6 +61,7 @@ pub(crate) fn tree() -> Command {
                 .subcommand(crds::UPGRADE.command()),
         )
         .subcommand(decide::command())
+        .subcommand(simulate::command())
         .subcommand(ctl::command())
         .subcommand(version::command())
         .subcommand(completions::command())
@@ -85,11 +87,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             _ => usage("unknown subcommand of crds"),
         },
         Some(("decide", m)) => finish(decide::run(m)),
+        Some(("simulate", m)) => finish(simulate::run(m)),
         Some(("ctl", m)) => finish(ctl::run(m)),
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, pod-controller, crds, decide, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, pod-controller, crds, decide, simulate, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -105,6 +108,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A file cannot be used: status 2, and the line says by itself which file and where in it.
     Refused(String),
+    /// A scenario came to another end than it expects: status 1, and each line says what.
+    Unmet(Vec<String>),
     /// Anything else: status 1.
     Run(anyhow::Error),
 }
@@ -134,6 +139,13 @@ fn finish(outcome: Outcome) -> ExitCode {
             // As in `report`.
             let _ = writeln!(std::io::stderr(), "{line}");
             ExitCode::from(2)
+        }
+        Err(Failure::Unmet(lines)) => {
+            for line in lines {
+                // As in `report`.
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+            ExitCode::FAILURE
         }
         Err(Failure::Run(error)) => {
             report(&format!("{error:#}"));

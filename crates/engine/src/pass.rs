@@ -14,7 +14,7 @@ use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::LaneSet;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Sight, Terrain};
+use crate::phase1::{Sight, SpreadOrder, Terrain};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -50,6 +50,8 @@ pub(crate) struct Pass<'a> {
     /// How often a single machine was looked at.
     looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+    /// The same for Needs with an enforced spread, both tiers in one list.
+    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Vec<(SpreadOrder<'a>, PoolIx)>>,
     /// Kept for the gangs that follow.
     pub(crate) terrains: Map<Sight, Terrain>,
     /// The pools of free machines in which something was claimed or given back, in the order of events, since
@@ -139,6 +141,7 @@ impl<'a> Pass<'a> {
             exhausted: vec![false; fleet.pools.len()],
             looked_at: 0,
             candidates: Map::default(),
+            spread_candidates: Map::default(),
             terrains: Map::default(),
             notes: None,
         }

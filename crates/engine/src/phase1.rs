@@ -13,7 +13,7 @@ pub(crate) mod trim;
 use bigfleet_types::MachineState;
 
 pub(crate) use self::gang::{Choice, Told};
-pub(crate) use self::spread::Spread;
+pub(crate) use self::spread::{Order as SpreadOrder, Spread};
 pub(crate) use self::terrain::{Sight, Terrain};
 use crate::demand::Row;
 use crate::lanes::Lanes;
@@ -150,6 +150,7 @@ pub(crate) fn acquire_instead(
     taken.iter().for_each(|slot| pass.unclaim(*slot));
     // Lists forget what is used up, and here nothing was.
     pass.candidates.clear();
+    pass.spread_candidates.clear();
     taken
 }
 

@@ -55,13 +55,15 @@ pub(super) fn phase_dump(name: &str) -> Synthetic {
 pub(super) fn inversions(name: &str) -> Synthetic {
     let types = types5();
     let low = |t: usize| row(&profile(types[t].0, false, 100, 1), &types[t].1, 2000, "");
-    let rows = |c: usize| {
-        let high = (c..100).step_by(10).map(|i| {
+    // A cluster's own machines would be credited to it, not preempted.
+    let high = |c: usize| {
+        let need = |i: usize| {
             row(&profile(types[i % 5].0, false, 1_000_000, 1), &types[i % 5].1, 5, &format!("high-{i}"))
-        });
-        (cluster(c), (0..5).map(low).chain(high).collect())
+        };
+        (cluster(10 + c), (c..100).step_by(10).map(need).collect())
     };
-    let demand = (0..10).map(rows).collect();
+    let served = (0..10).map(|c| (cluster(c), (0..5).map(low).collect()));
+    let demand = served.chain((0..10).map(high)).collect();
     let stamps: Vec<_> = (0..5).map(|t| Attribution::of(&low(t))).collect();
     Synthetic {
         name: name.to_owned(),

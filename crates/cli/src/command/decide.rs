@@ -41,7 +41,8 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     print(&text)
 }
 
-fn content(file: &Path) -> std::io::Result<Vec<u8>> {
+/// The bytes of a file; `-` is standard input.
+pub(super) fn content(file: &Path) -> std::io::Result<Vec<u8>> {
     if file != Path::new("-") {
         return std::fs::read(file);
     }

@@ -8,3 +8,4 @@ mod kill9;
 mod peers;
 mod process;
 mod programs;
+mod simulate;

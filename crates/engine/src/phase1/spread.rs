@@ -7,6 +7,7 @@ use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::intern::{Map, Set, ValueIx};
+use crate::lanes::Lanes;
 use crate::matching::SpreadRule;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Pass, Tier};
@@ -98,7 +99,7 @@ fn universe(pass: &Pass<'_>, row: &Row) -> Set<ClassIx> {
 }
 
 /// The order of candidates: the usual one, then the texts of the domains, one per rule. Ids break ties.
-type Order<'a> = (Tier, AcquireKey, SmallVec<[Option<&'a str>; 1]>);
+pub(crate) type Order<'a> = (Tier, AcquireKey, SmallVec<[Option<&'a str>; 1]>);
 
 /// Claims free machines one by one, each the first that the spread allows, until the Need is covered or nothing goes.
 /// Gives them in the order taken.
@@ -108,27 +109,34 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
         return taken;
     }
     let mut spread = Spread::of(pass, row, work.credited.iter().copied());
-    let mut candidates: Vec<(Order<'_>, PoolIx)> = Vec::new();
-    for tier in acquire::Within::ANYWHERE.tiers() {
-        let all = acquire::candidates(pass, row, *tier);
-        candidates.extend(all.list.iter().map(|(key, ix)| ((*tier, *key, texts(pass, row, *ix)), *ix)));
-        all.give_back(pass);
-    }
-    candidates
-        .retain(|(_, ix)| pass.fleet.classes.capacity(pass.fleet.pools.get(*ix).class).covers(&row.min_unit));
-    candidates.sort_unstable();
+    let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
+    let key = (row.profile, requested);
+    let mut candidates = match pass.spread_candidates.remove(&key) {
+        Some(candidates) => candidates,
+        None => collect(pass, row),
+    };
+    candidates.retain(|(_, ix)| pass.free(*ix) > 0);
     while !work.remaining.is_zero() {
-        candidates.retain(|(_, ix)| {
-            let class = pass.fleet.pools.get(*ix).class;
-            pass.free(*ix) > 0 && row.worth(pass.fleet.classes.capacity(class)).reduces(&work.remaining)
-        });
-        let Some(slot) = first_allowed(pass, &candidates, &spread) else { break };
+        let Some(slot) = first_allowed(pass, row, &work.remaining, &candidates, &spread) else { break };
         pass.claim(slot);
         spread.add(pass, pass.fleet.class(slot), false);
         work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
         taken.push(slot);
     }
+    pass.spread_candidates.insert(key, candidates);
     taken
+}
+
+/// All free pools that match, in order.
+fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Vec<(Order<'a>, PoolIx)> {
+    let mut candidates = Vec::new();
+    for tier in acquire::Within::ANYWHERE.tiers() {
+        let all = acquire::candidates(pass, row, *tier);
+        candidates.extend(all.list.iter().map(|(key, ix)| ((*tier, *key, texts(pass, row, *ix)), *ix)));
+        all.give_back(pass);
+    }
+    candidates.sort_unstable();
+    candidates
 }
 
 fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str>; 1]> {
@@ -141,13 +149,26 @@ fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str
     pass.matching.spread(row.profile).iter().map(text).collect()
 }
 
-/// The machine with the smallest id among the first equals that the spread allows.
-fn first_allowed(pass: &mut Pass<'_>, candidates: &[(Order<'_>, PoolIx)], spread: &Spread) -> Option<Slot> {
+/// The machine with the smallest id among the first equals that help and that the spread allows.
+fn first_allowed(
+    pass: &mut Pass<'_>,
+    row: &Row,
+    remaining: &Lanes,
+    candidates: &[(Order<'_>, PoolIx)],
+    spread: &Spread,
+) -> Option<Slot> {
     for equals in candidates.chunk_by(|a, b| a.0 == b.0) {
+        // Equals lie in the same domains.
+        let [(_, first), ..] = equals else { continue };
+        if !spread.allows(pass, pass.fleet.pools.get(*first).class) {
+            continue;
+        }
         let mut best: Option<(u32, Slot)> = None;
         for (_, ix) in equals {
-            let class = pass.fleet.pools.get(*ix).class;
-            if spread.allows(pass, class)
+            let capacity = pass.fleet.classes.capacity(pass.fleet.pools.get(*ix).class);
+            if pass.free(*ix) > 0
+                && capacity.covers(&row.min_unit)
+                && row.worth(capacity).reduces(remaining)
                 && let Some(slot) = pass.head(*ix)
             {
                 let ranked = (pass.fleet.rank(slot), slot);

@@ -258,3 +258,10 @@ fn c16_generated() {
         run(half..first + seeds);
     });
 }
+
+/// A lagging List still showed machines of which a Get had said that they are gone: the ghosts were credited beside
+/// their replacements, which were reclaimed as excess and bought again.
+#[test]
+fn c16_a_lagging_list_brings_no_ghosts_back() {
+    [733, 5252].into_iter().for_each(one_for_one);
+}

@@ -42,3 +42,12 @@ fn every_example_comes_out_as_it_expects_with_its_trace() {
     }
     assert_eq!(files(&traces, "jsonl"), expected, "a trace without a scenario");
 }
+
+/// What the document shows can be typed off.
+#[test]
+fn the_scenario_of_the_document_comes_out_as_it_expects() {
+    let document = std::fs::read_to_string(folder("../../docs/simulate.md")).unwrap();
+    let scenario = document.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let (trace, failures) = run(scenario);
+    assert_eq!(failures, Vec::<String>::new(), "{trace}");
+}
