@@ -67,7 +67,7 @@ impl Default for Knobs {
     /// Nothing is difficult: every transition is done at once, every message arrives once.
     fn default() -> Self {
         Self {
-            seed: 0xC0FF_EE,
+            seed: 0x00C0_FFEE,
             order: 0,
             managed: true,
             requests: Requests::PerPod,
