@@ -161,7 +161,7 @@ fn choose(
     let ours = offers.iter().map(|(value, offer)| (offer.rank(deficit), text(*value), *value, offer));
     let ours = ours.max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let free = terrain.best(deficit, offers);
-    let free = free.map(|(rank, value, offer)| (rank.clone(), text(value), value, offer));
+    let free = free.map(|(rank, value, offer)| (*rank, text(value), value, offer));
     let best = ours.into_iter().chain(free).max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let chosen = best.map(|(_, _, value, offer)| (value, offer.total.covers(deficit)));
 

@@ -38,7 +38,10 @@ fn write(value: &Value, random: &mut impl FnMut() -> usize) -> String {
             let mut members: Vec<String> = members
                 .iter()
                 .map(|(name, value)| {
-                    let other = RESPELT.iter().find(|(camel, _)| camel == name).filter(|_| random() % 2 == 0);
+                    let other = RESPELT
+                        .iter()
+                        .find(|(camel, _)| camel == name)
+                        .filter(|_| random().is_multiple_of(2));
                     let name = other.map_or(name.as_str(), |(_, snake)| snake);
                     format!("{}: {}", Value::from(name), write(value, random))
                 })
