@@ -159,6 +159,7 @@ fn every_unusable_setting_is_named_at_once() {
 #[test]
 fn flags_of_later_parts_are_refused_with_the_reason() {
     const SHARD: &str = "--provider-addr=127.0.0.1:1";
+    const OPERATOR: [&str; 3] = ["operator", "--cluster-id=c", "--shard-addr=127.0.0.1:1"];
     all_refused(&[
         (&["shard", SHARD, "--tls-cert=a.pem"], "--tls-cert: this version has no TLS yet"),
         (&["provider", "fakecloud", "--tls-key=a.pem"], "--tls-key: this version has no TLS yet"),
@@ -171,9 +172,30 @@ fn flags_of_later_parts_are_refused_with_the_reason() {
         (&["all-in-one", "--dashboard-addr=:1"], "--dashboard-addr: this version has no dashboard yet"),
         (&["shard", SHARD, "--seed-machines=3"], "--seed-machines: belongs to `bigfleet provider fakecloud`"),
         (&["shard", SHARD, "--incremental-reconcile"], "--incremental-reconcile: "),
+        (
+            &[OPERATOR[0], OPERATOR[1], OPERATOR[2], "--daemonset-overhead=auto"],
+            "--daemonset-overhead: this version does not add DaemonSets",
+        ),
+        (
+            &[OPERATOR[0], OPERATOR[1], OPERATOR[2], "--mint-bootstrap-tokens"],
+            "--mint-bootstrap-tokens: this version mints no tokens",
+        ),
         (&["coordinator", "--listen=:1"], "`bigfleet coordinator` is not built yet"),
         (&["dashboard"], "`bigfleet dashboard` is not built yet"),
     ]);
+}
+
+/// Example 49 of the cluster side: found before anything is dialled.
+#[test]
+fn a_bootstrap_template_that_does_not_parse_ends_the_operator_at_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bootstrap.tmpl");
+    std::fs::write(&path, "{{ .Unclosed ").unwrap();
+    let template = format!("--bootstrap-template-file={}", path.display());
+    let output = run(&["operator", "--cluster-id=c", "--shard-addr=127.0.0.1:1", &template]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("bootstrap.tmpl is wrong: line 1"), "{said}");
 }
 
 /// Runs `ctl` against a shard and a provider.
