@@ -145,7 +145,8 @@ fn machine(bytes: &mut Bytes<'_>, number: u8, input: &Input) -> (Machine, Facts)
         MachineState::Draining => {
             facts.preempted_for = match key {
                 Some(need) => Purpose::Preemption(PreemptedFor { need, priority: bytes.pick(&PRIORITIES) }),
-                None => bytes.pick(&[0u8, 1]).eq(&0).then_some(Purpose::Unknown).unwrap_or_default(),
+                None if bytes.one_in(2) => Purpose::None,
+                None => Purpose::Unknown,
             };
         }
         MachineState::Idle => facts.idle_since = bytes.one_in(2).then_some(UnixNanos(0)),
