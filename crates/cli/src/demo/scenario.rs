@@ -5,14 +5,17 @@ mod critical;
 mod r#move;
 mod saturate;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bigfleet_proto::v1alpha1::Machine;
+use bigfleet_types::MachineState;
 use tokio::sync::mpsc;
 
-use super::world::World;
+use super::audit::Entry;
+use super::world::{World, is_bought, state};
 use crate::ctl::fleet;
 
 /// How often a story looks whether what it waits for has come.
@@ -197,10 +200,45 @@ impl Director<'_> {
         .await
     }
 
+    /// Fails unless everything that runs is owned.
+    fn insist_on_owned_machines(&self) -> anyhow::Result<()> {
+        let machines = self.world.control().machines();
+        if machines.iter().any(|m| is_bought(m) && state(m) != Some(MachineState::Speculative)) {
+            bail!(
+                "scenario {}: starts on owned machines only, and some are bought; lower the demand and wait",
+                self.scenario
+            );
+        }
+        Ok(())
+    }
+
     /// The provider's machines over the wire, which a broken provider would not answer.
     async fn list(&self) -> anyhow::Result<Vec<Machine>> {
         self.world.list().await
     }
+}
+
+fn count(machines: &[Machine], wanted: MachineState) -> usize {
+    machines.iter().filter(|m| state(m) == Some(wanted)).count()
+}
+
+/// The ids of the cluster's Configured machines.
+fn bound_to(machines: &[Machine], cluster: &str) -> BTreeSet<String> {
+    let configured = |m: &&Machine| state(m) == Some(MachineState::Configured) && m.cluster == cluster;
+    machines.iter().filter(configured).map(|m| m.id.clone()).collect()
+}
+
+/// Whether the log has, for this machine, the drain of this kind from the one cluster and after it a Bootstrap for the
+/// other.
+fn changed_hands(audit: &[Entry], machine: &str, drain: &str, from: &str, to: &str) -> bool {
+    let done = |entry: &Entry, kind: &str, cluster: &str| {
+        entry.machine == machine
+            && entry.kind == kind
+            && entry.cluster == cluster
+            && entry.outcome == "success"
+    };
+    let drained = audit.iter().position(|entry| done(entry, drain, from));
+    drained.is_some_and(|at| audit[at..].iter().any(|entry| done(entry, "Bootstrap", to)))
 }
 
 /// What the existing machines of a List cost by their declared prices.
@@ -232,5 +270,29 @@ mod tests {
         let same = |a, b| Claim::same_dollars("", ("a", a), ("b", b)).holds;
         assert!(same(0.1 + 0.2, 0.3));
         assert!(!same(0.38, 0.39));
+    }
+
+    fn entry(kind: &str, cluster: &str, outcome: &str) -> Entry {
+        let text = str::to_owned;
+        Entry {
+            time: text(""),
+            kind: text(kind),
+            machine: text("m"),
+            cluster: text(cluster),
+            reason: text(""),
+            grace_seconds: 0,
+            outcome: text(outcome),
+            detail: text(""),
+        }
+    }
+
+    #[test]
+    fn a_journey_needs_both_entries_in_order() {
+        let (away, there) = (entry("Reclaim", "a", "success"), entry("Bootstrap", "b", "success"));
+        let changed_hands = |audit: &[Entry], machine| changed_hands(audit, machine, "Reclaim", "a", "b");
+        assert!(changed_hands(&[away.clone(), there.clone()], "m"));
+        assert!(!changed_hands(&[there.clone(), away.clone()], "m"));
+        assert!(!changed_hands(&[away.clone(), there.clone()], "other"));
+        assert!(!changed_hands(&[entry("Reclaim", "a", "fenced"), there], "m"));
     }
 }

@@ -203,45 +203,42 @@ fn keep_tells_how_to_look_from_outside() {
     assert_eq!(demo.ends().code(), Some(0), "{}", demo.seen);
 }
 
-#[test]
-fn saturate_buys_and_accounts_for_every_dollar() {
-    let mut demo = Demo::plain(&["--scenario", "saturate", "--exit", "--scenario-timeout=10m"]);
+/// Plays a story to its end; it must hold, and tell these things.
+fn holds(scenario: &str, told: &[&str]) {
+    let mut demo = Demo::plain(&["--scenario", scenario, "--exit", "--scenario-timeout=10m"]);
     let status = demo.ends();
     assert_eq!(status.code(), Some(0), "{}", demo.seen);
+    for line in told {
+        assert!(demo.seen.contains(line), "{line:?} is not in\n{}", demo.seen);
+    }
+}
+
+#[test]
+fn saturate_buys_and_accounts_for_every_dollar() {
     // 12 spot machines at $0.10, 12 at $0.12, 6 on demand at $0.38.
-    for line in [
+    let told = [
         "claim holds  on-demand machines are bought: 6",
         "the provider's List $4.92",
         "scenario saturate holds: 6 claims",
-    ] {
-        assert!(demo.seen.contains(line), "{line:?} is not in\n{}", demo.seen);
-    }
+    ];
+    holds("saturate", &told);
 }
 
 #[test]
 fn move_takes_machines_from_one_cluster_to_another_under_the_default_rails() {
-    let mut demo = Demo::plain(&["--scenario", "move", "--exit", "--scenario-timeout=10m"]);
-    let status = demo.ends();
-    assert_eq!(status.code(), Some(0), "{}", demo.seen);
-    for line in ["claim holds  no Create reaches the provider: 0 calls", "scenario move holds: 6 claims"] {
-        assert!(demo.seen.contains(line), "{line:?} is not in\n{}", demo.seen);
-    }
+    holds("move", &["claim holds  no Create reaches the provider: 0 calls", "scenario move holds: 6 claims"]);
 }
 
 #[test]
 fn critical_takes_machines_from_batch_when_nothing_can_be_bought() {
-    let mut demo = Demo::plain(&["--scenario", "critical", "--exit", "--scenario-timeout=10m"]);
-    let status = demo.ends();
-    assert_eq!(status.code(), Some(0), "{}", demo.seen);
-    for line in [
+    let told = [
         "bought 2 on-demand; spot $0.10, on demand $0.38",
         ": a more important Need waits (success)",
         "action Preempt ",
         "42 evicted, 42 wait; others undisturbed: true",
         "scenario critical holds: 6 claims",
-    ] {
-        assert!(demo.seen.contains(line), "{line:?} is not in\n{}", demo.seen);
-    }
+    ];
+    holds("critical", &told);
 }
 
 #[test]

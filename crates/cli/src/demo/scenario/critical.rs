@@ -8,7 +8,7 @@ use bigfleet_proto::v1alpha1::Machine;
 use bigfleet_provider_kit::fakecloud::{ClassKey, Control};
 use bigfleet_types::{CapacityType, MachineState};
 
-use super::{Claim, Director, declared};
+use super::{Claim, Director, bound_to, changed_hands, count, declared};
 use crate::demo::audit::Entry;
 use crate::demo::cluster::{Cluster, MOST_LEVELS, PODS_PER_LEVEL, Tier};
 use crate::demo::world::{is_bought, state};
@@ -56,7 +56,7 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
     let preempts: Vec<&Entry> = audit.iter().filter(|entry| entry.kind == "Preempt").collect();
     let given =
         bound_to(&before, BATCH).intersection(&bound_to(&after, CRITICAL)).cloned().collect::<Vec<_>>();
-    let told = given.iter().filter(|id| preempted_then_bootstrapped(&audit, id)).count();
+    let told = given.iter().filter(|id| changed_hands(&audit, id, "Preempt", BATCH, CRITICAL)).count();
     let graces: BTreeSet<u64> = preempts.iter().map(|entry| entry.grace_seconds).collect();
     let view = batch.memory().view();
     let (waiting, evicted) = (view.pods_in(PodPhase::Pending), view.disruptions.evicted - evicted);
@@ -100,14 +100,8 @@ async fn set_the_stage(
     batch: &Cluster,
     critical: &Cluster,
 ) -> anyhow::Result<()> {
-    let world = director.world;
     director.rest().await?;
-    if world.control().machines().iter().any(|m| is_bought(m) && state(m) != Some(MachineState::Speculative))
-    {
-        anyhow::bail!(
-            "scenario critical: starts on owned machines only, and some are bought; lower the demand and wait"
-        );
-    }
+    director.insist_on_owned_machines()?;
     if batch.level(Tier::Production) + critical.level(Tier::Production) > 0 {
         anyhow::bail!("scenario critical: production runs outside {PRODUCTION}; go back to the first demand");
     }
@@ -115,7 +109,7 @@ async fn set_the_stage(
     become_one_tier(director, production, Tier::Production).await?;
     become_one_tier(director, critical, Tier::Critical).await?;
     director.rest().await?;
-    let idle = in_state(&director.list().await?, MachineState::Idle);
+    let idle = count(&director.list().await?, MachineState::Idle);
     let level = batch.level(Tier::Batch) + u32::try_from(idle)?;
     if !(TAKEN..=MOST_LEVELS).contains(&level) {
         anyhow::bail!(
@@ -172,27 +166,6 @@ fn bought_on_demand(offered: &[Machine], now: &[Machine]) -> anyhow::Result<Clai
         cheaper && bought == BTreeMap::from([(CapacityType::OnDemand, BOUGHT)]),
         format!("bought {}; spot {}, on demand {}", kinds.join(", "), price(spot), price(on_demand)),
     ))
-}
-
-fn in_state(machines: &[Machine], wanted: MachineState) -> usize {
-    machines.iter().filter(|m| state(m) == Some(wanted)).count()
-}
-
-fn bound_to(machines: &[Machine], cluster: &str) -> BTreeSet<String> {
-    let configured = |m: &&Machine| state(m) == Some(MachineState::Configured) && m.cluster == cluster;
-    machines.iter().filter(configured).map(|m| m.id.clone()).collect()
-}
-
-/// Whether the log has, for this machine, a Preempt from batch's cluster and after it a Bootstrap for the critical one.
-fn preempted_then_bootstrapped(audit: &[Entry], machine: &str) -> bool {
-    let done = |entry: &Entry, kind: &str, cluster: &str| {
-        entry.machine == machine
-            && entry.kind == kind
-            && entry.cluster == cluster
-            && entry.outcome == "success"
-    };
-    let taken = audit.iter().position(|entry| done(entry, "Preempt", BATCH));
-    taken.is_some_and(|at| audit[at..].iter().any(|entry| done(entry, "Bootstrap", CRITICAL)))
 }
 
 /// Everything that can be bought is out of stock, until this is dropped.

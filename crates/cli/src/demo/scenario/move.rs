@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use bigfleet_proto::v1alpha1::Machine;
 use bigfleet_provider_kit::faults::Method;
 use bigfleet_types::MachineState;
 
-use super::{Claim, Director, declared};
-use crate::demo::audit::Entry;
+use super::{Claim, Director, bound_to, changed_hands, count, declared};
 use crate::demo::cluster::{MOST_LEVELS, Tier};
-use crate::demo::world::{is_bought, state};
+use crate::demo::world::state;
 
 /// How many machines have to travel.
 const TRAVELLERS: u32 = 6;
@@ -22,12 +20,7 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
     let world = director.world;
     let (from, to) = (world.cluster(FROM)?, world.cluster(TO)?);
     director.rest().await?;
-    if world.control().machines().iter().any(|m| is_bought(m) && state(m) != Some(MachineState::Speculative))
-    {
-        anyhow::bail!(
-            "scenario move: starts on owned machines only, and some are bought; lower the demand and wait"
-        );
-    }
+    director.insist_on_owned_machines()?;
 
     // Every machine is the same size, so every Idle one would serve the other cluster at once.
     let idle = count(&director.list().await?, MachineState::Idle);
@@ -81,13 +74,14 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
     director.wait("every pod runs", || world.all_run().then_some(()), have).await?;
     let after = director.list().await?;
 
-    let idle: BTreeSet<_> = in_state(&between, MachineState::Idle).collect();
+    let idle = between.iter().filter(|m| state(m) == Some(MachineState::Idle));
+    let idle: BTreeSet<&str> = idle.map(|m| m.id.as_str()).collect();
     let travelled: Vec<_> = bound_to(&after, TO)
         .into_iter()
         .filter(|id| givers.contains(id) && idle.contains(id.as_str()))
         .collect();
     let audit = world.audit()?;
-    let told = travelled.iter().filter(|id| reclaimed_then_bootstrapped(&audit, id)).count();
+    let told = travelled.iter().filter(|id| changed_hands(&audit, id, "Reclaim", FROM, TO)).count();
     let created = world.control().total_calls(Method::Create) - creates;
     let provisions = audit.iter().filter(|entry| entry.kind == "Provision").count();
     Ok(vec![
@@ -118,57 +112,4 @@ pub(super) async fn play(director: &Director<'_>) -> anyhow::Result<Vec<Claim>> 
         ),
         Claim::new("every pod runs", world.all_run(), super::super::observe::pods(world)),
     ])
-}
-
-fn in_state(machines: &[Machine], wanted: MachineState) -> impl Iterator<Item = &str> {
-    machines.iter().filter(move |m| state(m) == Some(wanted)).map(|m| m.id.as_str())
-}
-
-fn count(machines: &[Machine], wanted: MachineState) -> usize {
-    in_state(machines, wanted).count()
-}
-
-fn bound_to(machines: &[Machine], cluster: &str) -> BTreeSet<String> {
-    let configured = |m: &&Machine| state(m) == Some(MachineState::Configured) && m.cluster == cluster;
-    machines.iter().filter(configured).map(|m| m.id.clone()).collect()
-}
-
-/// Whether the log has, for this machine, a Reclaim from the one cluster and after it a Bootstrap for the other.
-fn reclaimed_then_bootstrapped(audit: &[Entry], machine: &str) -> bool {
-    let done = |entry: &Entry, kind: &str, cluster: &str| {
-        entry.machine == machine
-            && entry.kind == kind
-            && entry.cluster == cluster
-            && entry.outcome == "success"
-    };
-    let reclaimed = audit.iter().position(|entry| done(entry, "Reclaim", FROM));
-    reclaimed.is_some_and(|at| audit[at..].iter().any(|entry| done(entry, "Bootstrap", TO)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(kind: &str, cluster: &str, outcome: &str) -> Entry {
-        let text = str::to_owned;
-        Entry {
-            time: text(""),
-            kind: text(kind),
-            machine: text("m"),
-            cluster: text(cluster),
-            reason: text(""),
-            grace_seconds: 0,
-            outcome: text(outcome),
-            detail: text(""),
-        }
-    }
-
-    #[test]
-    fn a_journey_needs_both_entries_in_order() {
-        let (away, there) = (entry("Reclaim", FROM, "success"), entry("Bootstrap", TO, "success"));
-        assert!(reclaimed_then_bootstrapped(&[away.clone(), there.clone()], "m"));
-        assert!(!reclaimed_then_bootstrapped(&[there.clone(), away.clone()], "m"));
-        assert!(!reclaimed_then_bootstrapped(&[away.clone(), there.clone()], "other"));
-        assert!(!reclaimed_then_bootstrapped(&[entry("Reclaim", FROM, "fenced"), there], "m"));
-    }
 }
