@@ -77,8 +77,7 @@ pub(super) fn used(world: &mut World) -> Result<()> {
     let asked = requests(world)?;
     let mut faults = Vec::new();
     for (file, account) in ACCOUNTS {
-        let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
-        let its: Vec<&Value> = asked.iter().filter(|r| r["user"]["username"] == user.as_str()).collect();
+        let its: Vec<&Value> = asked_by(&asked, account).collect();
         let granted = granted(world, file)?;
         // An API server that has just started refuses what it has not read the roles for yet; that is not for want of
         // rights.
@@ -131,6 +130,12 @@ pub(super) fn requests(world: &World) -> Result<Vec<Value>> {
     // The last line may be half written.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).context("the API server's audit log")).collect()
+}
+
+/// Those of one of our service accounts.
+pub(super) fn asked_by<'a>(requests: &'a [Value], account: &str) -> impl Iterator<Item = &'a Value> {
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+    requests.iter().filter(move |r| r["user"]["username"] == user.as_str())
 }
 
 fn verb_and_resource(request: &Value) -> (String, String) {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::super::fleet::NAMESPACE as OURS;
 use super::super::world::{World, ensure};
 use super::rights;
 
@@ -90,10 +89,9 @@ struct Measured {
 
 impl Measured {
     fn now(world: &mut World) -> Result<Self> {
-        let user = format!("system:serviceaccount:{OURS}:bigfleet-operator");
         let asked = rights::requests(world)?;
-        let (patches, beside): (Vec<&Value>, Vec<&Value>) =
-            asked.iter().filter(|r| r["user"]["username"] == user.as_str()).partition(|r| {
+        let (patches, beside): (Vec<&Value>, Vec<&Value>) = rights::asked_by(&asked, "bigfleet-operator")
+            .partition(|r| {
                 r["objectRef"]["resource"] == "capacityrequests" && r["objectRef"]["subresource"] == "status"
             });
         let operator = &world.fleet()?.operators[0];

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::super::fleet::{CLUSTER, NAMESPACE};
+use super::super::fleet::CLUSTER;
 use super::super::world::{World, ensure};
 use super::{away, pods, rights};
 
@@ -71,11 +71,7 @@ fn cpu_rows(world: &mut World) -> Result<usize> {
 /// How often operators have listed all requests.
 fn lists(world: &World) -> Result<usize> {
     let asked = rights::requests(world)?;
-    let user = format!("system:serviceaccount:{NAMESPACE}:bigfleet-operator");
-    let lists = asked.iter().filter(|r| {
-        r["user"]["username"] == user.as_str()
-            && r["verb"] == "list"
-            && r["objectRef"]["resource"] == "capacityrequests"
-    });
+    let lists = rights::asked_by(&asked, "bigfleet-operator")
+        .filter(|r| r["verb"] == "list" && r["objectRef"]["resource"] == "capacityrequests");
     Ok(lists.count())
 }
