@@ -325,6 +325,19 @@ pub enum Phase {
     Failed,
 }
 
+impl Phase {
+    /// All of them, in the order of a machine's way.
+    pub const ALL: [Self; 7] = [
+        Self::Provisioning,
+        Self::Launched,
+        Self::Registered,
+        Self::Ready,
+        Self::Draining,
+        Self::Drained,
+        Self::Failed,
+    ];
+}
+
 /// What the cluster is told of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UpcomingNode {

@@ -1,7 +1,6 @@
 //! What goes into the control core and what comes out of it. The core decides; the shell talks.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,6 +202,7 @@ pub enum Output {
 }
 
 /// A change of one machine.
+#[derive(Debug)]
 pub enum Mutation {
     /// Make the host.
     Create,
@@ -222,22 +222,6 @@ pub enum Mutation {
     },
     /// Give the host back.
     Delete,
-}
-
-impl fmt::Debug for Mutation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create => f.write_str("Create"),
-            Self::Configure { cluster, blob, attribution } => f
-                .debug_struct("Configure")
-                .field("cluster", cluster)
-                .field("blob", blob)
-                .field("attribution", attribution)
-                .finish(),
-            Self::Drain { grace } => f.debug_struct("Drain").field("grace", grace).finish(),
-            Self::Delete => f.write_str("Delete"),
-        }
-    }
 }
 
 /// How a frame travels.

@@ -10,22 +10,6 @@ use zeroize::Zeroize as _;
 pub struct Secret(Bytes);
 
 impl Secret {
-    /// Takes the bytes over, and wipes where they were if nobody else holds them.
-    #[must_use]
-    pub fn new(bytes: Bytes) -> Self {
-        let kept = Wiped(bytes.to_vec());
-        if let Ok(mut source) = bytes.try_into_mut() {
-            source.as_mut().zeroize();
-        }
-        Self(Bytes::from_owner(kept))
-    }
-
-    /// The credential itself.
-    #[must_use]
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-
     /// The credential for a message to the provider: wiped when that is gone.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
@@ -34,8 +18,13 @@ impl Secret {
 }
 
 impl From<Bytes> for Secret {
+    /// Takes the bytes over, and wipes where they were if nobody else holds them.
     fn from(bytes: Bytes) -> Self {
-        Self::new(bytes)
+        let kept = Wiped(bytes.to_vec());
+        if let Ok(mut source) = bytes.try_into_mut() {
+            source.as_mut().zeroize();
+        }
+        Self(Bytes::from_owner(kept))
     }
 }
 
@@ -79,21 +68,20 @@ mod tests {
 
     #[test]
     fn a_secret_is_wiped_with_the_last_of_its_bytes_and_not_before() {
-        let secret = Secret::new(Bytes::from_static(b"token"));
-        assert_eq!(secret.expose(), b"token");
-        let message = secret.into_bytes();
+        let message = Secret::from(Bytes::from_static(b"token")).into_bytes();
+        assert_eq!(&*message, b"token");
         let again = message.clone();
         drop(message);
         assert_eq!((wiped(), &*again), (None, &b"token"[..]), "the message may be sent once more");
         drop(again);
         assert_eq!(wiped(), Some(vec![0; 5]));
-        drop(Secret::new(Bytes::from_static(b"unused")));
+        drop(Secret::from(Bytes::from_static(b"unused")));
         assert_eq!(wiped(), Some(vec![0; 6]));
     }
 
     #[test]
     fn a_secret_prints_its_size_only() {
-        let secret = Secret::new(Bytes::from(vec![b'x'; 7]));
+        let secret = Secret::from(Bytes::from(vec![b'x'; 7]));
         assert_eq!(format!("{secret:?}"), "7 secret bytes");
     }
 }

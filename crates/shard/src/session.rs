@@ -210,18 +210,16 @@ impl Reader<'_> {
                 self.rollups.put(rollup);
                 return Ok(());
             }
-            Some(Payload::BootstrapResponse(response)) => {
+            Some(Payload::BootstrapResponse(mut response)) => {
                 if response.request_id.len() > ANSWER_ID_BYTES_MAX {
                     self.warn("a bootstrap response to no request of ours");
                     return Ok(());
                 }
-                let answer = gate::session::blob(&response)
-                    .map(|gate::session::Blob { user_data, ttl }| (user_data, ttl))
+                let request_id = std::mem::take(&mut response.request_id);
+                // Nothing but the answer holds the secret then, so that what it was read from can be wiped.
+                let answer = gate::session::blob(response)
+                    .map(|gate::session::Blob { user_data, ttl }| Blob { user_data: user_data.into(), ttl })
                     .map_err(|error| error.to_string());
-                // The message's own hold on the secret goes first, so that what it was read from can be wiped.
-                let request_id = response.request_id;
-                drop(response.user_data);
-                let answer = answer.map(|(user_data, ttl)| Blob { user_data: user_data.into(), ttl });
                 Input::Blob { session, request_id, answer }
             }
             Some(Payload::ReclaimAck(ack)) => {

@@ -11,13 +11,7 @@ use super::{Failure, Outcome, print};
 pub(super) fn command() -> Command {
     Command::new("decide")
         .about("Decide once on a saved fleet and its demand, and print what is decided")
-        .arg(
-            Arg::new("file")
-                .required(true)
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("A file of format bigfleet.decide/v1; - reads standard input"),
-        )
+        .arg(file_arg("A file of format bigfleet.decide/v1; - reads standard input"))
         .arg(
             Arg::new("explain").long("explain").value_name("CLUSTER[/FINGERPRINT]").help(
                 "Print why instead, as text: for all Needs and machines of a cluster, or only for its Needs whose fingerprint begins with these digits",
@@ -26,12 +20,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Outcome {
-    let Some(file) = matches.get_one::<PathBuf>("file") else {
-        return Err(Failure::Usage("decide: FILE is missing".to_owned()));
-    };
-    let name = file.display();
-    let bytes =
-        content(file).map_err(|error| Failure::Refused(format!("{name}: cannot be read: {error}")))?;
+    let (name, bytes) = file(matches, "decide")?;
     let input = decide::read(&bytes).map_err(|refused| Failure::Refused(format!("{name}: {refused}")))?;
     let Some(about) = matches.get_one::<String>("explain") else {
         return print(&decide::decide(&input).to_json()?);
@@ -41,8 +30,26 @@ pub(super) fn run(matches: &ArgMatches) -> Outcome {
     print(&text)
 }
 
+/// The argument FILE.
+pub(super) fn file_arg(help: &'static str) -> Arg {
+    let path = clap::value_parser!(PathBuf);
+    Arg::new("file").required(true).value_name("FILE").value_parser(path).help(help)
+}
+
+/// The name and the bytes of the FILE that was given to `command`.
+pub(super) fn file(matches: &ArgMatches, command: &str) -> Result<(String, Vec<u8>), Failure> {
+    let Some(file) = matches.get_one::<PathBuf>("file") else {
+        return Err(Failure::Usage(format!("{command}: FILE is missing")));
+    };
+    let name = file.display().to_string();
+    match content(file) {
+        Ok(bytes) => Ok((name, bytes)),
+        Err(error) => Err(Failure::Refused(format!("{name}: cannot be read: {error}"))),
+    }
+}
+
 /// The bytes of a file; `-` is standard input.
-pub(super) fn content(file: &Path) -> std::io::Result<Vec<u8>> {
+fn content(file: &Path) -> std::io::Result<Vec<u8>> {
     if file != Path::new("-") {
         return std::fs::read(file);
     }

@@ -1,10 +1,9 @@
 //! `bigfleet simulate FILE`.
 
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
 
 use bigfleet_sim::scenario;
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 use super::{Failure, Outcome, decide};
 
@@ -14,22 +13,11 @@ pub(super) fn command() -> Command {
         .after_help(
             "Exit status: 0 done; 1 an expectation of the scenario failed (the trace is complete); 2 the file was refused.",
         )
-        .arg(
-            Arg::new("file")
-                .required(true)
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("A file of format bigfleet.scenario/v1 in YAML or JSON; - reads standard input"),
-        )
+        .arg(decide::file_arg("A file of format bigfleet.scenario/v1 in YAML or JSON; - reads standard input"))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Outcome {
-    let Some(file) = matches.get_one::<PathBuf>("file") else {
-        return Err(Failure::Usage("simulate: FILE is missing".to_owned()));
-    };
-    let name = file.display();
-    let bytes = decide::content(file)
-        .map_err(|error| Failure::Refused(format!("{name}: cannot be read: {error}")))?;
+    let (name, bytes) = decide::file(matches, "simulate")?;
     let scenario =
         scenario::read(&bytes).map_err(|refused| Failure::Refused(format!("{name}: {refused}")))?;
     let mut out = BufWriter::new(std::io::stdout().lock());

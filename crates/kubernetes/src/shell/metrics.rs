@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use bigfleet_net::metrics::{Buckets, Labels, counters, gauge, gauges, histogram, histograms};
+use bigfleet_operator::io::Phase;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::write::phase_label;
 
 pub(super) struct Metrics {
     pub(super) cache_synced: Family<Labels<1>, Gauge>,
@@ -20,9 +23,6 @@ pub(super) struct Metrics {
     pub(super) inflight: Gauge,
 }
 
-/// The phases of an UpcomingNode.
-pub(super) const PHASES: [&str; 7] =
-    ["Provisioning", "Launched", "Registered", "Ready", "Draining", "Drained", "Failed"];
 /// The labels of a frame that needed no write.
 const UNCHANGED: Labels<2> = [("op", "status_update"), ("outcome", "noop")];
 
@@ -81,7 +81,7 @@ impl Metrics {
         for phase in ["list", "build", "enqueue"] {
             drop(metrics.rollup_phase_seconds.get_or_create(&[("phase", phase)]));
         }
-        for phase in PHASES {
+        for phase in Phase::ALL.map(phase_label) {
             drop(metrics.upcoming_seconds.get_or_create(&[("phase", phase)]));
         }
         for op in ["create", "spec_update", "status_update", "delete"] {

@@ -239,7 +239,8 @@ fn done<T>(result: kube::Result<T>) -> Result<(), WriteError> {
     })
 }
 
-fn phase_label(phase: io::Phase) -> &'static str {
+/// The label of a phase in metrics.
+pub(super) fn phase_label(phase: io::Phase) -> &'static str {
     match phase {
         io::Phase::Provisioning => "Provisioning",
         io::Phase::Launched => "Launched",

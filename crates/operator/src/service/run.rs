@@ -26,8 +26,6 @@ pub(super) struct Runner<S> {
     shell: Arc<S>,
     clock: Arc<dyn Clock>,
     counters: watch::Sender<Counters>,
-    /// Frames that changed nothing, as far as the shell has been told.
-    unchanged: u64,
     acknowledgements: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     done: mpsc::UnboundedSender<(WriteId, Result<(), WriteError>)>,
@@ -51,7 +49,6 @@ impl<S: ClusterShell> Runner<S> {
             shell,
             clock,
             counters,
-            unchanged: 0,
             acknowledgements: Arc::new(Semaphore::new(1)),
             writes: Arc::new(Semaphore::new(1)),
             done,
@@ -104,12 +101,12 @@ impl<S: ClusterShell> Runner<S> {
             if let Some(build) = build {
                 self.shell.rollup_took(build, enqueue);
             }
-            let counters = self.core.counters();
-            if counters.upcoming_unchanged > self.unchanged {
-                self.shell.upcoming_unchanged(counters.upcoming_unchanged - self.unchanged);
-                self.unchanged = counters.upcoming_unchanged;
+            let counters = self.core.counters().clone();
+            let unchanged = counters.upcoming_unchanged;
+            let before = self.counters.send_replace(counters).upcoming_unchanged;
+            if unchanged > before {
+                self.shell.upcoming_unchanged(unchanged - before);
             }
-            self.counters.send_replace(counters.clone());
         }
     }
 

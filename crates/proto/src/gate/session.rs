@@ -63,7 +63,7 @@ pub enum NoBlob {
 ///
 /// # Errors
 /// [`NoBlob`]; an error of the operator wins over whatever else it sent.
-pub fn blob(response: &BootstrapBlobResponse) -> Result<Blob, NoBlob> {
+pub fn blob(response: BootstrapBlobResponse) -> Result<Blob, NoBlob> {
     if !response.error.is_empty() {
         let end = response.error.floor_char_boundary(MAX_REASON_BYTES);
         return Err(NoBlob::Operator(response.error[..end].to_owned()));
@@ -83,5 +83,5 @@ pub fn blob(response: &BootstrapBlobResponse) -> Result<Blob, NoBlob> {
             return Err(Error::at("ttl_seconds", problem).into());
         }
     };
-    Ok(Blob { user_data: response.user_data.clone(), ttl })
+    Ok(Blob { user_data: response.user_data, ttl })
 }

@@ -196,7 +196,7 @@ impl Control {
             let report = self.ledger.report();
             let fingerprint = |entry: &ProfileDeficit| entry.need.profile.fingerprint().to_string();
             let top: Vec<String> = report.iter().take(3).map(fingerprint).collect();
-            let lasting = report.iter().filter(|entry| entry.escalated).count();
+            let lasting = report.iter().filter(|entry| entry.is_escalated()).count();
             warn!(shortfalls, lasting, profiles = top.join(" "), "demand that nothing here can meet");
         }
         if self.engine.demand_rows() > 1_000_000 && self.seldom.allows("rows", now, MINUTE) {

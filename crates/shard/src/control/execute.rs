@@ -298,9 +298,7 @@ impl Control {
     /// Cordoned, or not in time: the provider's turn.
     pub(super) fn drain(&mut self, now: UnixNanos, id: &MachineId) {
         let Some(flight) = self.fleet.flight_mut(id) else { return };
-        if let Stage::Instructed { instruction } = &flight.stage {
-            self.sessions.instructions.remove(instruction);
-        }
+        self.sessions.forget_question(&flight.stage);
         let Some(work) = flight.work.as_deref().cloned() else { return };
         let live = self.fleet.get(id).is_some_and(|record| record.state() == MachineState::Configured);
         if !live || !self.breaker.allows(id, now) {

@@ -38,8 +38,14 @@ pub struct ProfileDeficit {
     pub deficit: Resources,
     /// The age of the oldest, in cycle intervals, from 1.
     pub age: u32,
+}
+
+impl ProfileDeficit {
     /// Whether it has lasted so long that somebody should look.
-    pub escalated: bool,
+    #[must_use]
+    pub fn is_escalated(&self) -> bool {
+        self.age > ESCALATED_ABOVE
+    }
 }
 
 /// Ages and stamps. Nothing here decides anything.
@@ -67,11 +73,9 @@ impl Ledger {
                 need: entry.need.clone(),
                 deficit: Resources::EMPTY,
                 age: 0,
-                escalated: false,
             });
             reported.deficit = reported.deficit.add(&entry.deficit);
             reported.age = reported.age.max(entry.age);
-            reported.escalated = reported.age > ESCALATED_ABOVE;
         }
         let mut report: Vec<ProfileDeficit> = profiles.into_values().collect();
         // Profiles came by fingerprint, and this sort keeps that order among equals.

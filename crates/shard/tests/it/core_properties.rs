@@ -128,7 +128,7 @@ fn the_report_of_shortfalls_is_by_profile_and_ends_at_100() {
     let told: Vec<_> = report
         .iter()
         .map(|entry| {
-            (entry.need.profile.priority(), entry.deficit.to_string(), entry.age > 5, entry.escalated)
+            (entry.need.profile.priority(), entry.deficit.to_string(), entry.age > 5, entry.is_escalated())
         })
         .collect();
     let gpus = |n: i64| need(0, n).aggregate.to_string();

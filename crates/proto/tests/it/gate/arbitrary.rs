@@ -163,7 +163,7 @@ proptest! {
     fn session_frames(words in (text(), text(), text()), number in any::<i64>(), limit in any::<i32>()) {
         let (cluster_id, protocol_version, error) = words;
         let response = BootstrapBlobResponse { error, ttl_seconds: number, ..BootstrapBlobResponse::default() };
-        prop_assert!(session::blob(&response).is_err());
+        prop_assert!(session::blob(response).is_err());
         let asked = Inspect::try_from(&InspectNeedsRequest { cluster_id: cluster_id.clone(), limit });
         prop_assert!(asked.is_err() || limit >= 0);
         prop_assert_eq!(session::hello(&Hello { cluster_id: String::new(), protocol_version }).is_ok(), false);

@@ -37,7 +37,7 @@ fn response(bytes: usize, ttl_seconds: i64, error: &str) -> BootstrapBlobRespons
 #[test]
 fn blobs_have_a_size_and_a_life() {
     for (bytes, ttl, expected) in [(1, 60, 60), (256 << 10, 1, 1), (5, 0, 600)] {
-        let passed = blob(&response(bytes, ttl, "")).unwrap();
+        let passed = blob(response(bytes, ttl, "")).unwrap();
         assert_eq!((passed.user_data.len(), passed.ttl), (bytes, Duration::from_secs(expected)));
     }
     for (bytes, ttl, expected) in [
@@ -45,7 +45,7 @@ fn blobs_have_a_size_and_a_life() {
         ((256 << 10) + 1, 60, "user_data: has 262145 bytes, at most 262144 are allowed"),
         (1, -1, "ttl_seconds: is -1, at least 0 is needed"),
     ] {
-        let refused = blob(&response(bytes, ttl, "")).unwrap_err();
+        let refused = blob(response(bytes, ttl, "")).unwrap_err();
         assert!(matches!(refused, NoBlob::Invalid(_)));
         assert_eq!(refused.to_string(), expected);
     }
@@ -53,12 +53,10 @@ fn blobs_have_a_size_and_a_life() {
 
 #[test]
 fn an_operators_error_wins_over_its_data() {
-    let refused = blob(&response(10, -5, "no template")).unwrap_err();
+    let refused = blob(response(10, -5, "no template")).unwrap_err();
     assert_eq!(refused, NoBlob::Operator("no template".to_owned()));
     assert_eq!(refused.to_string(), "the operator answered: no template");
-    let NoBlob::Operator(text) = blob(&response(0, 0, &"\u{e4}".repeat(9_000))).unwrap_err() else {
-        panic!()
-    };
+    let NoBlob::Operator(text) = blob(response(0, 0, &"\u{e4}".repeat(9_000))).unwrap_err() else { panic!() };
     assert_eq!(text.len(), 4096);
 }
 
