@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bigfleet_proto::v1alpha1::{ShardMessage, shard_message::Payload};
 use bigfleet_types::chance::Seeded;
-use bigfleet_types::{ClusterId, MachineId, MachineState, Need, UnixNanos};
+use bigfleet_types::{ClusterId, Machine, MachineId, MachineState, Need, UnixNanos};
 use bytes::Bytes;
 
 use crate::control::{Config, Control, WorkKey};
@@ -60,6 +60,21 @@ pub struct FleetState {
     pub by_state: BTreeMap<&'static str, usize>,
     /// Configured machines by cluster; zeros are left out.
     pub configured: BTreeMap<ClusterId, usize>,
+}
+
+impl FleetState {
+    /// Counts machines.
+    pub fn of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Self {
+        let mut state = Self::default();
+        for machine in machines {
+            state.total += 1;
+            *state.by_state.entry(machine.state.name()).or_default() += 1;
+            if let (MachineState::Configured, Some(cluster)) = (machine.state, &machine.cluster) {
+                *state.configured.entry(cluster.clone()).or_default() += 1;
+            }
+        }
+        state
+    }
 }
 
 /// Drives a [`Control`] step by step.
@@ -141,15 +156,7 @@ impl<P: StepProvider> Stepper<P> {
     /// The fleet as the shard sees it.
     #[must_use]
     pub fn state(&self) -> FleetState {
-        let mut state = FleetState::default();
-        for machine in self.control.machines() {
-            state.total += 1;
-            *state.by_state.entry(machine.state.name()).or_default() += 1;
-            if let (MachineState::Configured, Some(cluster)) = (machine.state, &machine.cluster) {
-                *state.configured.entry(cluster.clone()).or_default() += 1;
-            }
-        }
-        state
+        FleetState::of(self.control.machines())
     }
 
     /// The frames that operators were sent since the last call.
@@ -182,25 +189,30 @@ impl<P: StepProvider> Stepper<P> {
                 Some(Input::Acked { call, result: self.provider.mutate(&machine, &mutation) })
             }
             Output::Send { session, message, .. } => {
-                let input = match &message.payload {
-                    Some(Payload::BootstrapRequest(request)) => Some(Input::Blob {
-                        session,
-                        request_id: request.request_id.clone(),
-                        answer: Ok(Blob {
-                            user_data: Bytes::from_static(b"blob").into(),
-                            ttl: Duration::from_secs(3600),
-                        }),
-                    }),
-                    Some(Payload::ReclaimInstruction(instruction)) => Some(Input::ReclaimAcked {
-                        session,
-                        instruction_id: instruction.instruction_id.clone(),
-                    }),
-                    _ => None,
-                };
+                let input = operator_answers(session, &message);
                 self.frames.push((session, *message));
                 input
             }
             Output::Close { .. } | Output::Audit(_) | Output::Publish(_) | Output::CheckEpoch => None,
         }
+    }
+}
+
+/// What an operator that always delivers, and at once, says to a frame: a blob, and that it follows instructions.
+#[must_use]
+pub fn operator_answers(session: SessionId, message: &ShardMessage) -> Option<Input> {
+    match message.payload.as_ref()? {
+        Payload::BootstrapRequest(request) => Some(Input::Blob {
+            session,
+            request_id: request.request_id.clone(),
+            answer: Ok(Blob {
+                user_data: Bytes::from_static(b"blob").into(),
+                ttl: Duration::from_secs(3600),
+            }),
+        }),
+        Payload::ReclaimInstruction(instruction) => {
+            Some(Input::ReclaimAcked { session, instruction_id: instruction.instruction_id.clone() })
+        }
+        _ => None,
     }
 }

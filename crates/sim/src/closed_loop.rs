@@ -16,17 +16,18 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bigfleet_engine::matches;
 use bigfleet_shard::control::Control;
 use bigfleet_shard::io::Published;
 use bigfleet_shard::step::{FleetState, StepAction};
-use bigfleet_types::chance::Chance;
+use bigfleet_types::chance::{Chance, shuffle};
 use bigfleet_types::{ClusterId, Machine, MachineState, UnixNanos};
 
 pub use cluster::Cluster;
 pub use history::{Cycle, History};
 pub use knobs::{Knobs, Requests, STEP, Through};
 pub use provider::Provider;
-pub use workload::{RACK, Workload, fits, rack_of};
+pub use workload::{RACK, Workload, rack_of};
 
 /// How long before each cycle the shard looks at its machines.
 const LOOK_AHEAD: Duration = Duration::from_secs(1);
@@ -169,7 +170,7 @@ impl ClosedLoop {
 
     fn in_order(&self) -> Vec<ClusterId> {
         let mut clusters: Vec<ClusterId> = self.clusters.keys().cloned().collect();
-        draw::shuffle(&mut clusters, &mut draw::about(self.knobs.order, "clusters", u64::from(self.cycle)));
+        shuffle(&mut clusters, &mut draw::about(self.knobs.order, "clusters", u64::from(self.cycle)));
         clusters
     }
 
@@ -217,20 +218,13 @@ impl ClosedLoop {
         let wanting = |machine: &Machine| {
             let mut shortfalls = found.into_iter().flatten();
             shortfalls.any(|short| {
-                fits(&short.need.profile, machine) && machine.capacity().covers(&short.need.min_unit)
+                matches(&short.need.profile, machine) && machine.capacity().covers(&short.need.min_unit)
             })
         };
         let foolish = actions.iter().filter(|action| action.kind == "Reclaim");
         let foolish =
             foolish.filter(|action| self.provider.machine(&action.machine).is_some_and(wanting)).count();
-        let mut fleet = FleetState::default();
-        for machine in self.provider.machines() {
-            fleet.total += 1;
-            *fleet.by_state.entry(machine.state.name()).or_default() += 1;
-            if let (MachineState::Configured, Some(cluster)) = (machine.state, &machine.cluster) {
-                *fleet.configured.entry(cluster.clone()).or_default() += 1;
-            }
-        }
+        let fleet = FleetState::of(self.provider.machines());
         let (mut bound, mut pods) = (0, 0);
         for (here, all) in self.clusters.values().map(Cluster::pods) {
             bound += here;

@@ -12,6 +12,14 @@ pub trait Chance: Send {
     }
 }
 
+/// Puts things into a random order; every order is as likely as any other.
+pub fn shuffle<T>(things: &mut [T], chance: &mut impl Chance) {
+    for last in (1..things.len()).rev() {
+        let bound = u64::try_from(last).unwrap_or(u64::MAX).saturating_add(1);
+        things.swap(last, usize::try_from(chance.below(bound)).unwrap_or(last));
+    }
+}
+
 /// The splitmix64 generator: tiny, seeded, the same everywhere. Not for secrets.
 #[derive(Debug, Clone)]
 pub struct Seeded(u64);

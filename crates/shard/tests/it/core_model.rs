@@ -12,6 +12,7 @@ use bigfleet_types::{
 };
 
 pub(crate) const GPU: &str = "nvidia.com/gpu";
+pub(crate) const RACK: &str = "example.com/rack";
 
 /// What goes wrong with the next call.
 #[derive(Clone)]
@@ -107,6 +108,10 @@ pub(crate) fn bound(name: &str, state: MachineState, to: &str, need: &Need) -> M
     machine.cluster = Some(cluster(to));
     machine.attribution = Attribution::of(need);
     machine
+}
+
+pub(crate) fn requires(key: &str, operator: Operator, values: &[&str]) -> Requirement {
+    Requirement { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
 }
 
 pub(crate) fn profile(priority: i32, interruption: i32, reclamation: PenaltyBucket) -> Arc<Profile> {

@@ -3,31 +3,19 @@
 use bigfleet_shard::control::Control;
 use bigfleet_shard::io::{Input, Output, SessionId};
 use bigfleet_shard::metrics::Metrics;
-use bigfleet_types::chance::{Chance as _, Seeded};
+use bigfleet_types::chance::{Chance as _, Seeded, shuffle};
 use bigfleet_types::{
     CapacityType, Group, Machine, MachineState, Need, Operator, PenaltyBucket, Profile, Requirement,
     SpreadTerm, UnixNanos, WhenUnsatisfiable, keys,
 };
 use prometheus_client::registry::Registry;
 
-use crate::core_model::{bound, cluster, gpu, need, need_of, priced, reported};
+use crate::core_model::{RACK, bound, cluster, gpu, need, need_of, priced, reported, requires};
 use crate::core_world::{config, start};
 
 use MachineState::{Configured, Idle, Speculative};
 
-const RACK: &str = "example.com/rack";
 const CLUSTERS: [&str; 5] = ["a", "b", "c", "d", "e"];
-
-fn shuffle<T>(items: &mut [T], chance: &mut Seeded) {
-    for i in (1..items.len()).rev() {
-        let j = usize::try_from(chance.below(u64::try_from(i + 1).unwrap())).unwrap();
-        items.swap(i, j);
-    }
-}
-
-fn requires(key: &str, operator: Operator, values: &[&str]) -> Requirement {
-    Requirement { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
-}
 
 fn row(
     requirements: Vec<Requirement>,

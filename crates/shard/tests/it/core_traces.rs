@@ -7,12 +7,13 @@ use bigfleet_types::{
     SpreadTerm, WhenUnsatisfiable, keys,
 };
 
-use crate::core_model::{Fault, GPU, Model, Op, bound, gpu, gpus, id, need, need_of, priced, profile};
+use crate::core_model::{
+    Fault, GPU, Model, Op, RACK, bound, gpu, gpus, id, need, need_of, priced, profile, requires,
+};
 use crate::golden::Trace;
 
 use MachineState::{Configured, Idle, Speculative};
 
-const RACK: &str = "example.com/rack";
 const TRAIN: &str = "cluster-train";
 const BATCH: &str = "cluster-batch";
 
@@ -94,10 +95,6 @@ fn s06_drain_failure_withdrawal() {
     trace.cycle();
     trace.end();
     assert_eq!(&*trace.machine("gpu-0").last_error, "it broke");
-}
-
-fn requires(key: &str, operator: Operator, values: &[&str]) -> Requirement {
-    Requirement { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
 }
 
 /// A Need of `units` machines with requirements of its own.

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bigfleet_engine::matches;
 use bigfleet_operator::aggregate::Aggregate;
-use bigfleet_types::{ClusterId, Machine, MachineId, Need, NeedKey, Resources, UnixNanos, chance::Chance};
+use bigfleet_types::chance::{Chance, shuffle};
+use bigfleet_types::{ClusterId, Machine, MachineId, Need, NeedKey, Resources, UnixNanos};
 
 use super::draw;
 use super::knobs::{Knobs, Requests, Through};
-use super::workload::{Workload, fits, rack_of, rows};
+use super::workload::{Workload, rack_of, rows};
 
 /// A cluster and its pods.
 #[derive(Debug)]
@@ -167,7 +169,7 @@ impl Cluster {
                 return;
             };
             let request = &self.workloads[number].row.min_unit;
-            node.take_away(number, request, 1);
+            node.take_away(number, request);
             self.workloads[number].bound -= 1;
         }
     }
@@ -215,7 +217,7 @@ impl Cluster {
                 if workload.spec.gang && node.by_workload.contains_key(&number) {
                     anchor = rack_of(&node.machine).cloned();
                 }
-                if node.free.covers(&request) && fits(&profile, &node.machine) {
+                if node.free.covers(&request) && matches(&profile, &node.machine) {
                     places.insert((node.pods, id.clone()));
                 }
             }
@@ -259,7 +261,7 @@ impl Cluster {
                 need.arrival = Some(UnixNanos(1 + i64::try_from(drawn).unwrap_or(0)));
             }
         }
-        draw::shuffle(&mut needs, &mut draw::about(knobs.order, self.id.as_str(), u64::from(cycle)));
+        shuffle(&mut needs, &mut draw::about(knobs.order, self.id.as_str(), u64::from(cycle)));
         Ok(needs)
     }
 
@@ -310,13 +312,13 @@ impl Cluster {
 }
 
 impl Node {
-    fn take_away(&mut self, number: usize, request: &Resources, pods: usize) {
+    fn take_away(&mut self, number: usize, request: &Resources) {
         let Some(here) = self.by_workload.get_mut(&number) else { return };
-        here.truncate(here.len().saturating_sub(pods));
+        here.pop();
         if here.is_empty() {
             self.by_workload.remove(&number);
         }
-        self.pods -= pods;
-        self.free = self.free.add(&request.scale(i64::try_from(pods).unwrap_or(i64::MAX)));
+        self.pods -= 1;
+        self.free = self.free.add(request);
     }
 }

@@ -1,6 +1,6 @@
 //! Chance that depends on what it is about, never on how much was drawn before.
 
-use bigfleet_types::chance::{Chance, Seeded};
+use bigfleet_types::chance::Seeded;
 
 /// A generator of its own for one thing at one time.
 pub(super) fn about(seed: u64, what: &str, when: u64) -> Seeded {
@@ -9,12 +9,4 @@ pub(super) fn about(seed: u64, what: &str, when: u64) -> Seeded {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     Seeded::new(seed ^ hash ^ when.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
-
-/// Puts things into a random order.
-pub(super) fn shuffle<T>(things: &mut [T], chance: &mut Seeded) {
-    for last in (1..things.len()).rev() {
-        let bound = u64::try_from(last).unwrap_or(u64::MAX).saturating_add(1);
-        things.swap(last, usize::try_from(chance.below(bound)).unwrap_or(last));
-    }
 }

@@ -116,15 +116,13 @@ impl Provider {
 
     pub(super) fn mutate(&mut self, id: &MachineId, mutation: &Mutation) -> Result<Acknowledged, CallError> {
         let machine = self.machines.get(id).ok_or(CallError::NotFound)?;
-        let (from, during, dwell) = match mutation {
-            Mutation::Create => (MachineState::Speculative, MachineState::Creating, self.knobs.creating),
-            Mutation::Configure { .. } => {
-                (MachineState::Idle, MachineState::Configuring, self.knobs.configuring)
-            }
-            Mutation::Drain { .. } => (MachineState::Configured, MachineState::Draining, self.knobs.draining),
-            Mutation::Delete => (MachineState::Idle, MachineState::Deleting, self.knobs.deleting),
+        let (during, dwell) = match mutation {
+            Mutation::Create => (MachineState::Creating, self.knobs.creating),
+            Mutation::Configure { .. } => (MachineState::Configuring, self.knobs.configuring),
+            Mutation::Drain { .. } => (MachineState::Draining, self.knobs.draining),
+            Mutation::Delete => (MachineState::Deleting, self.knobs.deleting),
         };
-        if machine.state != from {
+        if let Some(from) = during.origin().filter(|from| machine.state != *from) {
             return Err(CallError::Rejected(format!("{id} is {}, not {from}", machine.state)));
         }
         if let Mutation::Configure { cluster, attribution, .. } = mutation {

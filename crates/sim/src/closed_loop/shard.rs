@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bigfleet_engine::{Decisions, Engine};
-use bigfleet_proto::v1alpha1::shard_message::Payload;
 use bigfleet_shard::control::Control;
-use bigfleet_shard::io::{Blob, Input, Output, Published, SessionId};
+use bigfleet_shard::io::{Input, Output, Published, SessionId};
 use bigfleet_shard::metrics::Metrics;
-use bigfleet_types::chance::Seeded;
+use bigfleet_shard::step::operator_answers;
+use bigfleet_types::chance::{Seeded, shuffle};
 use bigfleet_types::{ClusterId, Need, UnixNanos};
-use bytes::Bytes;
 use prometheus_client::registry::Registry;
 
-use super::draw;
 use super::knobs::Knobs;
 use super::provider::Provider;
 
@@ -59,7 +56,7 @@ impl Shard {
             if outputs.is_empty() {
                 return;
             }
-            draw::shuffle(&mut outputs, &mut self.order);
+            shuffle(&mut outputs, &mut self.order);
             for output in outputs {
                 if let Some(input) = self.answer(output, provider) {
                     self.core.handle(now, input);
@@ -72,7 +69,7 @@ impl Shard {
     pub(super) fn decide_anew(&mut self, now: UnixNanos) -> Decisions {
         let mut engine = Engine::new(self.core.config().policy.clone());
         let mut events = self.core.told(now);
-        draw::shuffle(&mut events, &mut self.order);
+        shuffle(&mut events, &mut self.order);
         events.into_iter().for_each(|event| engine.apply(event));
         engine.decide(now)
     }
@@ -81,27 +78,14 @@ impl Shard {
         match output {
             Output::List { call } => {
                 let mut records = provider.list();
-                draw::shuffle(&mut records, &mut self.order);
+                shuffle(&mut records, &mut self.order);
                 Some(Input::Listed { call, result: Ok(records) })
             }
             Output::Get { call, machine } => Some(Input::Got { call, result: provider.get(&machine) }),
             Output::Mutate { call, machine, mutation } => {
                 Some(Input::Acked { call, result: provider.mutate(&machine, &mutation) })
             }
-            Output::Send { session, message, .. } => match message.payload? {
-                Payload::BootstrapRequest(request) => Some(Input::Blob {
-                    session,
-                    request_id: request.request_id,
-                    answer: Ok(Blob {
-                        user_data: Bytes::from_static(b"blob").into(),
-                        ttl: Duration::from_secs(3600),
-                    }),
-                }),
-                Payload::ReclaimInstruction(instruction) => {
-                    Some(Input::ReclaimAcked { session, instruction_id: instruction.instruction_id })
-                }
-                _ => None,
-            },
+            Output::Send { session, message, .. } => operator_answers(session, &message),
             Output::Publish(published) => {
                 self.published = Some(published);
                 None

@@ -7,7 +7,7 @@ use bigfleet_operator::aggregate::Aggregate;
 use bigfleet_operator::io::{CapacityRequest, CoLocation, LabelSelector};
 use bigfleet_proto::gate::rollup;
 use bigfleet_proto::v1alpha1::ClusterCapacityNeeds;
-use bigfleet_types::{ClusterId, Machine, Need, Operator, Profile, keys};
+use bigfleet_types::{ClusterId, Machine, Need, keys};
 
 /// The label that names a machine's rack.
 pub const RACK: &str = "rack";
@@ -122,24 +122,6 @@ pub(super) fn rows(cluster: &ClusterId, aggregate: &Aggregate) -> Result<Vec<Nee
         ..ClusterCapacityNeeds::default()
     };
     rollup::accept(cluster, &message).map(|rollup| rollup.needs).map_err(|error| error.to_string())
-}
-
-/// Whether a machine has what a profile requires. Which rack a gang shares is another matter.
-#[must_use]
-pub fn fits(profile: &Profile, machine: &Machine) -> bool {
-    profile.requirements().iter().all(|requirement| {
-        let value = machine.attribute(&requirement.key);
-        let listed = || value.is_some_and(|value| requirement.values.iter().any(|known| **known == *value));
-        match requirement.operator {
-            Operator::In => listed(),
-            Operator::NotIn => !listed(),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Same => {
-                value.is_some_and(|value| !value.is_empty()) && (requirement.values.is_empty() || listed())
-            }
-        }
-    })
 }
 
 /// The rack of a machine.

@@ -20,7 +20,7 @@ fn configured(world: &ClosedLoop) -> usize {
 }
 
 /// Whether the last cycles did nothing and missed nothing, with nearly all pods in their places.
-fn rests(world: &ClosedLoop, window: usize) {
+pub(crate) fn rests(world: &ClosedLoop, window: usize) {
     let window = world.history().last(window);
     assert_eq!(churn(window), 0, "{:?}", window.iter().find(|cycle| !cycle.actions.is_empty()));
     assert!(window.iter().all(|cycle| cycle.shortfalls.is_empty()), "{:?}", window[0].shortfalls);

@@ -4,16 +4,25 @@ use std::path::Path;
 
 use bigfleet_sim::closed_loop::ClosedLoop;
 
-/// Compares a world's history with the committed trace; with `BIGFLEET_UPDATE_TRACES=1` it becomes the trace.
+/// Set to 1, it rewrites the traces instead of comparing them; `cargo xtask traces` does.
+const UPDATE: &str = "BIGFLEET_UPDATE_TRACES";
+
+/// Compares a trace with the committed one, or makes it the committed one.
+pub(crate) fn compare(path: &Path, trace: &str) {
+    if std::env::var_os(UPDATE).is_some_and(|value| value == "1") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, trace).unwrap();
+    }
+    let golden = std::fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{}: {error}; {UPDATE}=1 writes it", path.display()));
+    for (n, (golden, found)) in golden.lines().zip(trace.lines()).enumerate() {
+        assert_eq!(golden, found, "{}: line {}; {UPDATE}=1 rewrites it", path.display(), n + 1);
+    }
+    assert_eq!(golden, trace, "{}; {UPDATE}=1 rewrites it", path.display());
+}
+
+/// Compares a world's history with the trace of this name.
 pub(crate) fn golden(name: &str, world: &ClosedLoop) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(format!("{name}.jsonl"));
-    let trace = world.history().trace(name);
-    if std::env::var_os("BIGFLEET_UPDATE_TRACES").is_some_and(|value| value == "1") {
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, &trace).unwrap();
-    }
-    let known = std::fs::read_to_string(&file).unwrap_or_else(|error| {
-        panic!("{}: {error}; BIGFLEET_UPDATE_TRACES=1 writes it", file.display());
-    });
-    assert_eq!(known, trace, "{} differs", file.display());
+    compare(&file, &world.history().trace(name));
 }

@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use bigfleet_sim::closed_loop::fleet::{Pool, gang};
+use bigfleet_sim::closed_loop::history::churn;
 use bigfleet_sim::closed_loop::{ClosedLoop, Cluster, Knobs, Through, Workload};
 use bigfleet_types::chance::{Chance, Seeded};
 
@@ -79,7 +80,7 @@ fn soak(cycles: u32, clusters: usize, knobs: Knobs) -> (usize, usize) {
                 }
             })
             .unwrap();
-        actions += world.history().0.iter().map(|cycle| cycle.actions.len()).sum::<usize>();
+        actions += churn(&world.history().0);
         world.forget(0);
         live.push(LIVE.with(Cell::get));
     }

@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::c_golden::compare;
 use crate::run;
-
-/// Set to 1, it rewrites the traces instead of comparing them; `cargo xtask traces` does.
-const UPDATE: &str = "BIGFLEET_UPDATE_TRACES";
 
 fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -29,15 +27,7 @@ fn every_example_comes_out_as_it_expects_with_its_trace() {
         let (trace, failures) = run(&std::fs::read_to_string(&scenario).unwrap());
         assert_eq!(failures, Vec::<String>::new(), "{}: {trace}", scenario.display());
         let path = traces.join(scenario.file_name().unwrap()).with_extension("jsonl");
-        if std::env::var(UPDATE).is_ok_and(|value| value == "1") {
-            std::fs::write(&path, &trace).unwrap();
-        }
-        let golden = std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}; {UPDATE}=1 writes it", path.display()));
-        for (n, (golden, found)) in golden.lines().zip(trace.lines()).enumerate() {
-            assert_eq!(golden, found, "{}: line {}; {UPDATE}=1 rewrites it", path.display(), n + 1);
-        }
-        assert_eq!(golden, trace, "{}; {UPDATE}=1 rewrites it", path.display());
+        compare(&path, &trace);
         expected.push(path);
     }
     assert_eq!(files(&traces, "jsonl"), expected, "a trace without a scenario");
