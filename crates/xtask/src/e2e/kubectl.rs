@@ -90,10 +90,8 @@ impl Kubectl {
     pub(super) fn create(&self, objects: &[Value]) -> Result<()> {
         let share = objects.len().div_ceil(LANES).max(1);
         std::thread::scope(|scope| {
-            let lane = |some: &[Value]| {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": some}).to_string();
-                self.call(&["create", "--validate=false", "-f", "-"], &list).map(drop)
-            };
+            let lane =
+                |some: &[Value]| self.call(&["create", "--validate=false", "-f", "-"], &list(some)).map(drop);
             let lanes: Vec<_> = objects.chunks(share).map(|some| scope.spawn(move || lane(some))).collect();
             lanes.into_iter().try_for_each(|lane| match lane.join() {
                 Ok(result) => result,
@@ -110,4 +108,9 @@ impl Kubectl {
             Err(error) => bail!("refused otherwise than by {because:?}: {error}"),
         }
     }
+}
+
+/// Objects as one.
+pub(super) fn list(items: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }

@@ -74,9 +74,8 @@ impl Fleet {
         let provider = start_provider(&folder, ports, &world);
         let shard = start_shard(&folder, ports);
         let demand = Demand::default();
-        let east = world.clusters.iter().find(|c| Some(c.memory.id().as_str()) == Workload::Yielding.home());
         let pods = u32::try_from(contested(points)).unwrap();
-        demand.set(&east.unwrap().memory, Workload::Yielding, pods);
+        demand.set(&world.home(Workload::Yielding).memory, Workload::Yielding, pods);
         let ledger = Ledger::start(local(ports.1), demand.clone());
         Self { folder, seed, ports, shard, provider, provider_kills: 0, world, demand, ledger }
     }
@@ -88,9 +87,8 @@ impl Fleet {
 
     /// One more pod is wanted urgently; no machine is free for it.
     pub(super) fn urge(&self) {
-        let west =
-            self.world.clusters.iter().find(|c| Some(c.memory.id().as_str()) == Workload::Urgent.home());
-        self.demand.set(&west.unwrap().memory, Workload::Urgent, self.demand.total(Workload::Urgent) + 1);
+        let west = &self.world.home(Workload::Urgent).memory;
+        self.demand.set(west, Workload::Urgent, self.demand.total(Workload::Urgent) + 1);
     }
 
     pub(super) fn kill(&mut self, victim: Victim) {

@@ -63,6 +63,12 @@ pub(super) struct World {
 }
 
 impl World {
+    /// The one cluster that wants this.
+    pub(super) fn home(&self, workload: Workload) -> &Cluster {
+        let here = |cluster: &&Cluster| Some(cluster.memory.id().as_str()) == workload.home();
+        self.clusters.iter().find(here).unwrap()
+    }
+
     /// Starts three empty clusters whose operators dial `shard` until somebody answers.
     pub(super) async fn start(folder: &Path, shard: u16, seed: u64) -> Self {
         let stop = CancellationToken::new();

@@ -9,6 +9,7 @@ use bigfleet_types::Quantity;
 use bigfleet_types::chance::{Chance, Seeded};
 use serde_json::{Map, Value, json};
 
+use super::super::kubectl::list;
 use super::super::world::{World, ensure, name};
 
 const PODS: u64 = 2_000;
@@ -25,7 +26,7 @@ pub(super) fn run(world: &mut World) -> Result<()> {
         json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name},
                "handler": name, "overhead": {"podFixed": {"cpu": cpu, "memory": memory}}})
     }));
-    world.kubectl.apply(&list(objects))?;
+    world.kubectl.apply(&list(&objects))?;
     world.until("the namespace's ServiceAccount", |world| {
         world.kubectl.run(&["get", "sa", "default", "-n", NAMESPACE])
     })?;
@@ -65,10 +66,6 @@ pub(super) fn run(world: &mut World) -> Result<()> {
         let left = world.kubectl.list(&["capacityrequests", "-n", NAMESPACE])?;
         ensure(left.is_empty(), || format!("{} are left", left.len()))
     })
-}
-
-fn list(items: Vec<Value>) -> String {
-    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
 /// The scheduler's sums by namespace/name.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::boot::JOURNAL;
 use super::super::fleet::CLUSTER;
+use super::super::kubectl::list;
 use super::super::watch::condition;
 use super::super::world::{World, ensure, name};
 use super::rights;
@@ -34,10 +35,6 @@ pub(super) fn deployment(namespace: &str, name: &str, replicas: usize, spec: &Va
             "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
     })
-}
-
-fn list(items: &[Value]) -> String {
-    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
 fn container(name: &str, cpu: &str) -> Value {
