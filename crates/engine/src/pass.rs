@@ -242,19 +242,21 @@ impl<'a> Pass<'a> {
         members.get(*cursor).copied()
     }
 
-    /// The bound pools of a cluster that have unclaimed members.
-    pub(crate) fn open_pools(&mut self, cluster: ClusterIx) -> &[PoolIx] {
-        let fleet = self.fleet;
-        let all = || fleet.pools.bound(cluster).to_vec();
+    /// Takes out the list of a cluster's bound pools with unclaimed members.
+    pub(crate) fn take_open(&mut self, cluster: ClusterIx) -> Vec<PoolIx> {
+        let all = || self.fleet.pools.bound(cluster).to_vec();
         let mut list = std::mem::take(self.open.entry(cluster).or_insert_with(all));
         list.retain(|ix| {
-            let open = self.head(*ix).is_some();
+            let open = self.free[ix.at()] > 0;
             self.exhausted[ix.at()] = !open;
             open
         });
-        let kept = self.open.entry(cluster).or_default();
-        *kept = list;
-        kept
+        list
+    }
+
+    /// Puts the list back.
+    pub(crate) fn give_open(&mut self, cluster: ClusterIx, list: Vec<PoolIx>) {
+        self.open.insert(cluster, list);
     }
 
     /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the
