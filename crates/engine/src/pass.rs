@@ -3,6 +3,7 @@
 //! Claims only grow, but for the few that a Need gives back before the next one looks. So each pool has one cursor
 //! that all Needs share, and a walk costs what it takes, not what others took before.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -11,10 +12,10 @@ use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
-use crate::lanes::LaneSet;
+use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Sight, SpreadOrder, Terrain};
+use crate::phase1::{Sight, SpreadOrder, Terrain, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -52,6 +53,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
     /// The same for Needs with an enforced spread, both tiers in one list.
     pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Vec<(SpreadOrder<'a>, PoolIx)>>,
+    /// By profile and floor.
+    pub(crate) universes: RefCell<Map<(ProfileIx, Lanes), Universe>>,
     /// Kept for the gangs that follow.
     pub(crate) terrains: Map<Sight, Terrain>,
     /// The pools of free machines in which something was claimed or given back, in the order of events, since
@@ -142,6 +145,7 @@ impl<'a> Pass<'a> {
             looked_at: 0,
             candidates: Map::default(),
             spread_candidates: Map::default(),
+            universes: RefCell::default(),
             terrains: Map::default(),
             notes: None,
         }

@@ -13,7 +13,7 @@ pub(crate) mod trim;
 use bigfleet_types::MachineState;
 
 pub(crate) use self::gang::{Choice, Told};
-pub(crate) use self::spread::{Order as SpreadOrder, Spread};
+pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::terrain::{Sight, Terrain};
 use crate::demand::Row;
 use crate::lanes::Lanes;

@@ -1,5 +1,7 @@
 //! Enforced topology spread: no domain gets further ahead of the emptiest one than the Need allows.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use super::{Work, acquire};
@@ -48,10 +50,10 @@ impl Spread {
             fewest: 0,
         });
         let mut spread = Self { rules: rules.collect() };
-        let classes = universe(pass, row);
-        for tally in &mut spread.rules {
-            let domain = |class: &ClassIx| pass.fleet.classes.domain(*class, tally.rule.key);
-            tally.universe = classes.iter().filter_map(domain).collect();
+        let free = free_universe(pass, row);
+        for (tally, free) in spread.rules.iter_mut().zip(free.iter()) {
+            let home = home(pass, row).filter_map(|class| pass.fleet.classes.domain(class, tally.rule.key));
+            tally.universe = free.iter().copied().chain(home).collect();
             tally.measure();
         }
         machines.for_each(|slot| spread.add(pass, pass.fleet.class(slot), false));
@@ -83,19 +85,45 @@ impl Spread {
     }
 }
 
-/// The classes with a machine that could serve the Need: Idle, Speculative, bound to its cluster or being created for
-/// it, claimed or not.
-fn universe(pass: &Pass<'_>, row: &Row) -> Set<ClassIx> {
-    let (pools, classes) = (&pass.fleet.pools, &pass.fleet.classes);
-    let free = pass.matching.classes(row.profile).iter().copied().filter(|class| {
-        let supply = classes.get(*class).supply;
-        supply.idle > 0 || supply.speculative > 0
-    });
-    let home = pools.bound(row.cluster).iter().chain(pools.own_creating(row.cluster, row.stamp));
-    let fits = |class: &ClassIx| {
-        pass.matching.matches(row.profile, *class) && classes.capacity(*class).covers(&row.min_unit)
+/// By rule: the domains of a Need's free machines.
+pub(crate) type Universe = Rc<[Box<[ValueIx]>]>;
+
+/// The domains with a free machine that could serve the Need, claimed or not: the same for all Needs of its profile
+/// and floor, in all of a pass.
+fn free_universe(pass: &Pass<'_>, row: &Row) -> Universe {
+    let key = (row.profile, row.min_unit.clone());
+    if let Some(known) = pass.universes.borrow().get(&key) {
+        return known.clone();
+    }
+    let classes = &pass.fleet.classes;
+    let free: Vec<ClassIx> = pass
+        .matching
+        .classes(row.profile)
+        .iter()
+        .copied()
+        .filter(|class| {
+            let class = classes.get(*class);
+            (class.supply.idle > 0 || class.supply.speculative > 0)
+                && class.traits.capacity.covers(&row.min_unit)
+        })
+        .collect();
+    let domains = |rule: &SpreadRule| {
+        let values: Set<ValueIx> = free.iter().filter_map(|class| classes.domain(*class, rule.key)).collect();
+        values.into_iter().collect()
     };
-    free.chain(home.map(|ix| pools.get(*ix).class)).filter(fits).collect()
+    let universe: Universe = pass.matching.spread(row.profile).iter().map(domains).collect();
+    pass.universes.borrow_mut().insert(key, universe.clone());
+    universe
+}
+
+/// The classes with a machine that could serve the Need and is bound to its cluster or being created for it, claimed
+/// or not.
+fn home(pass: &Pass<'_>, row: &Row) -> impl Iterator<Item = ClassIx> {
+    let (pools, classes) = (&pass.fleet.pools, &pass.fleet.classes);
+    let all = pools.bound(row.cluster).iter().chain(pools.own_creating(row.cluster, row.stamp));
+    all.map(|ix| pools.get(*ix).class).filter(|class| {
+        pass.matching.matches(row.profile, *class) && classes.capacity(*class).covers(&row.min_unit)
+    })
 }
 
 /// The order of candidates: the usual one, then the texts of the domains, one per rule. Ids break ties.
