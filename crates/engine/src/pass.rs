@@ -15,7 +15,7 @@ use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Sight, SpreadOrder, Terrain, Universe};
+use crate::phase1::{Queue, Sight, SpreadOrder, Terrain, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -25,7 +25,7 @@ pub(crate) enum Tier {
     Speculative,
 }
 
-/// A sorted list of acquisition candidates, shared by all Needs that see the same order.
+/// A sorted list of acquisition candidates.
 pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 
 /// The state of one pass.
@@ -50,9 +50,9 @@ pub(crate) struct Pass<'a> {
     exhausted: Vec<bool>,
     /// How often a single machine was looked at.
     looked_at: u64,
-    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Queue<AcquireKey>>,
     /// The same for Needs with an enforced spread, both tiers in one list.
-    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Vec<(SpreadOrder<'a>, PoolIx)>>,
+    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Queue<SpreadOrder<'a>>>,
     /// By profile and floor.
     pub(crate) universes: RefCell<Map<(ProfileIx, Lanes), Universe>>,
     /// Kept for the gangs that follow.
@@ -60,6 +60,8 @@ pub(crate) struct Pass<'a> {
     /// The pools of free machines in which something was claimed or given back, in the order of events, since
     /// somebody wants to know.
     notes: Option<Vec<PoolIx>>,
+    /// The pools to which a free machine was given back, in the order of events.
+    given_back: Vec<PoolIx>,
 }
 
 /// One value of a key, which a gang keeps to.
@@ -148,6 +150,7 @@ impl<'a> Pass<'a> {
             universes: RefCell::default(),
             terrains: Map::default(),
             notes: None,
+            given_back: Vec::new(),
         }
     }
 
@@ -199,11 +202,18 @@ impl<'a> Pass<'a> {
     }
 
     fn note(&mut self, pool: PoolIx) {
-        if let Some(notes) = &mut self.notes
-            && matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
-        {
-            notes.push(pool);
+        if self.notes.is_some() && self.is_for_the_taking(pool) {
+            self.notes.get_or_insert_default().push(pool);
         }
+    }
+
+    fn is_for_the_taking(&self, pool: PoolIx) -> bool {
+        matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
+    }
+
+    /// The pools to which a free machine was given back so far.
+    pub(crate) fn given_back(&self) -> &[PoolIx] {
+        &self.given_back
     }
 
     /// From now on claims of free machines are noted. Gives the number of notes so far.
@@ -221,6 +231,9 @@ impl<'a> Pass<'a> {
         self.claims[slot.at()] = Claim::NOBODY;
         let ix = self.fleet.pool(slot);
         self.free[ix.at()] += 1;
+        if self.is_for_the_taking(ix) {
+            self.given_back.push(ix);
+        }
         self.note(ix);
         let pool = self.fleet.pools.get(ix);
         let rank = self.fleet.rank(slot);

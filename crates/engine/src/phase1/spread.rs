@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use super::queue::Queue;
 use super::{Work, acquire};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::intern::{Map, Set, ValueIx};
-use crate::lanes::Lanes;
 use crate::matching::SpreadRule;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Pass, Tier};
@@ -143,9 +143,14 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
         Some(candidates) => candidates,
         None => collect(pass, row),
     };
-    candidates.retain(|(_, ix)| pass.free(*ix) > 0);
+    candidates.refresh(pass);
     while !work.remaining.is_zero() {
-        let Some(slot) = first_allowed(pass, row, &work.remaining, &candidates, &spread) else { break };
+        let allows = |pass: &Pass<'_>, class: ClassIx| spread.allows(pass, class);
+        let helps = |pass: &Pass<'_>, class: ClassIx| {
+            let capacity = pass.fleet.classes.capacity(class);
+            capacity.covers(&row.min_unit) && row.worth(capacity).reduces(&work.remaining)
+        };
+        let Some(slot) = candidates.first(pass, allows, helps) else { break };
         pass.claim(slot);
         spread.add(pass, pass.fleet.class(slot), false);
         work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
@@ -155,16 +160,16 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
     taken
 }
 
-/// All free pools that match, in order.
-fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Vec<(Order<'a>, PoolIx)> {
+/// All free pools that match, in order. Pools of equal keys lie in the same domains.
+fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Queue<Order<'a>> {
     let mut candidates = Vec::new();
     for tier in acquire::Within::ANYWHERE.tiers() {
         let all = acquire::candidates(pass, row, *tier);
-        candidates.extend(all.list.iter().map(|(key, ix)| ((*tier, *key, texts(pass, row, *ix)), *ix)));
+        let pools = all.queue.pools();
+        candidates.extend(pools.map(|(key, ix)| ((*tier, *key, texts(pass, row, ix)), ix)));
         all.give_back(pass);
     }
-    candidates.sort_unstable();
-    candidates
+    Queue::new(pass, candidates)
 }
 
 fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str>; 1]> {
@@ -175,37 +180,4 @@ fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str
         symbols.value_text(value).map(|text| &**text)
     };
     pass.matching.spread(row.profile).iter().map(text).collect()
-}
-
-/// The machine with the smallest id among the first equals that help and that the spread allows.
-fn first_allowed(
-    pass: &mut Pass<'_>,
-    row: &Row,
-    remaining: &Lanes,
-    candidates: &[(Order<'_>, PoolIx)],
-    spread: &Spread,
-) -> Option<Slot> {
-    for equals in candidates.chunk_by(|a, b| a.0 == b.0) {
-        // Equals lie in the same domains.
-        let [(_, first), ..] = equals else { continue };
-        if !spread.allows(pass, pass.fleet.pools.get(*first).class) {
-            continue;
-        }
-        let mut best: Option<(u32, Slot)> = None;
-        for (_, ix) in equals {
-            let capacity = pass.fleet.classes.capacity(pass.fleet.pools.get(*ix).class);
-            if pass.free(*ix) > 0
-                && capacity.covers(&row.min_unit)
-                && row.worth(capacity).reduces(remaining)
-                && let Some(slot) = pass.head(*ix)
-            {
-                let ranked = (pass.fleet.rank(slot), slot);
-                best = Some(best.map_or(ranked, |other| other.min(ranked)));
-            }
-        }
-        if let Some((_, slot)) = best {
-            return Some(slot);
-        }
-    }
-    None
 }
