@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bigfleet_operator::core::Order;
-use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase, PodView};
+use bigfleet_operator::memory::{Disruption, DisruptionReason, PodPhase, PodView, View};
 use bigfleet_proto::v1alpha1::{Machine, MachineState, NeedView};
 use tempfile::TempDir;
 use tokio::task::block_in_place;
@@ -202,16 +202,18 @@ impl Fleet {
         for workload in Workload::of(id) {
             let mut wanted = self.demand.get(id, workload);
             rows += usize::from(wanted > 0);
+            let mut may_run = wanted;
+            let runs = |pod: &&PodView| pod.deployment == workload.name() && pod.phase == PodPhase::Running;
             if workload == Workload::Yielding {
-                wanted = wanted.min(self.left_for_yielding(machines));
+                let left = self.left_for_yielding(machines);
+                // A host that broke while it joined may have a node all the same, and a pod on it.
+                let broken = view.pods.iter().filter(runs).filter(|pod| on_failed(pod, &view, machines));
+                may_run = wanted.min(left + u32::try_from(broken.count()).unwrap());
+                wanted = wanted.min(left);
             }
-            let running = view
-                .pods
-                .iter()
-                .filter(|pod| pod.deployment == workload.name() && pod.phase == PodPhase::Running)
-                .count();
-            if u32::try_from(running) != Ok(wanted) {
-                found.push(format!("{id}: {running} of {wanted} {} pods run", workload.name()));
+            let running = view.pods.iter().filter(runs).count();
+            if u32::try_from(running) != Ok(may_run) {
+                found.push(format!("{id}: {running} of {may_run} {} pods run", workload.name()));
             }
             let bound: Vec<&str> = machines
                 .iter()
@@ -386,6 +388,13 @@ impl Fleet {
             assert_eq!(status.code(), Some(0));
         }
     }
+}
+
+/// Whether a pod is on the node of a host that failed.
+fn on_failed(pod: &PodView, view: &View, machines: &[Machine]) -> bool {
+    let node = view.nodes.iter().find(|node| Some(&node.name) == pod.node.as_ref());
+    let machine = node.and_then(|node| machines.iter().find(|m| m.id == node.machine.as_str()));
+    machine.is_some_and(|m| m.state() == MachineState::Failed)
 }
 
 /// Why a pod should not have ended as it did.
