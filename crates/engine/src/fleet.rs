@@ -209,6 +209,11 @@ impl Fleet {
         self.class[slot.at()]
     }
 
+    /// The class of the machines of a pool.
+    pub(crate) fn class_of(&self, pool: PoolIx) -> ClassIx {
+        self.pools.get(pool).class
+    }
+
     pub(crate) fn capacity(&self, slot: Slot) -> &Lanes {
         self.classes.capacity(self.class(slot))
     }

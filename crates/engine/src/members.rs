@@ -23,6 +23,8 @@ index! {
 impl PoolIx {
     /// In no pool: nobody may claim the machine.
     pub(crate) const NONE: Self = Self(u32::MAX);
+    /// The smallest number.
+    pub(crate) const FIRST: Self = Self(0);
 }
 
 /// One pool.

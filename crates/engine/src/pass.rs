@@ -3,6 +3,7 @@
 //! Claims only grow, but for the few that a Need gives back before the next one looks. So each pool has one cursor
 //! that all Needs share, and a walk costs what it takes, not what others took before.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -11,10 +12,10 @@ use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
-use crate::lanes::LaneSet;
+use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Sight, SpreadOrder, Terrain};
+use crate::phase1::{Queue, Sight, SpreadOrder, Terrain, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -24,7 +25,7 @@ pub(crate) enum Tier {
     Speculative,
 }
 
-/// A sorted list of acquisition candidates, shared by all Needs that see the same order.
+/// A sorted list of acquisition candidates.
 pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 
 /// The state of one pass.
@@ -49,14 +50,18 @@ pub(crate) struct Pass<'a> {
     exhausted: Vec<bool>,
     /// How often a single machine was looked at.
     looked_at: u64,
-    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Candidates>,
+    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Queue<AcquireKey>>,
     /// The same for Needs with an enforced spread, both tiers in one list.
-    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Vec<(SpreadOrder<'a>, PoolIx)>>,
+    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Queue<SpreadOrder<'a>>>,
+    /// By profile and floor.
+    pub(crate) universes: RefCell<Map<(ProfileIx, Lanes), Universe>>,
     /// Kept for the gangs that follow.
     pub(crate) terrains: Map<Sight, Terrain>,
     /// The pools of free machines in which something was claimed or given back, in the order of events, since
     /// somebody wants to know.
     notes: Option<Vec<PoolIx>>,
+    /// The pools to which a free machine was given back, in the order of events.
+    given_back: Vec<PoolIx>,
 }
 
 /// One value of a key, which a gang keeps to.
@@ -142,8 +147,10 @@ impl<'a> Pass<'a> {
             looked_at: 0,
             candidates: Map::default(),
             spread_candidates: Map::default(),
+            universes: RefCell::default(),
             terrains: Map::default(),
             notes: None,
+            given_back: Vec::new(),
         }
     }
 
@@ -195,11 +202,18 @@ impl<'a> Pass<'a> {
     }
 
     fn note(&mut self, pool: PoolIx) {
-        if let Some(notes) = &mut self.notes
-            && matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
-        {
-            notes.push(pool);
+        if self.notes.is_some() && self.is_for_the_taking(pool) {
+            self.notes.get_or_insert_default().push(pool);
         }
+    }
+
+    fn is_for_the_taking(&self, pool: PoolIx) -> bool {
+        matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
+    }
+
+    /// The pools to which a free machine was given back so far.
+    pub(crate) fn given_back(&self) -> &[PoolIx] {
+        &self.given_back
     }
 
     /// From now on claims of free machines are noted. Gives the number of notes so far.
@@ -217,6 +231,9 @@ impl<'a> Pass<'a> {
         self.claims[slot.at()] = Claim::NOBODY;
         let ix = self.fleet.pool(slot);
         self.free[ix.at()] += 1;
+        if self.is_for_the_taking(ix) {
+            self.given_back.push(ix);
+        }
         self.note(ix);
         let pool = self.fleet.pools.get(ix);
         let rank = self.fleet.rank(slot);
@@ -242,19 +259,21 @@ impl<'a> Pass<'a> {
         members.get(*cursor).copied()
     }
 
-    /// The bound pools of a cluster that have unclaimed members.
-    pub(crate) fn open_pools(&mut self, cluster: ClusterIx) -> &[PoolIx] {
-        let fleet = self.fleet;
-        let all = || fleet.pools.bound(cluster).to_vec();
+    /// Takes out the list of a cluster's bound pools with unclaimed members.
+    pub(crate) fn take_open(&mut self, cluster: ClusterIx) -> Vec<PoolIx> {
+        let all = || self.fleet.pools.bound(cluster).to_vec();
         let mut list = std::mem::take(self.open.entry(cluster).or_insert_with(all));
         list.retain(|ix| {
-            let open = self.head(*ix).is_some();
+            let open = self.free[ix.at()] > 0;
             self.exhausted[ix.at()] = !open;
             open
         });
-        let kept = self.open.entry(cluster).or_default();
-        *kept = list;
-        kept
+        list
+    }
+
+    /// Puts the list back.
+    pub(crate) fn give_open(&mut self, cluster: ClusterIx, list: Vec<PoolIx>) {
+        self.open.insert(cluster, list);
     }
 
     /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the

@@ -6,6 +6,7 @@ mod acquire;
 mod credit;
 mod floor;
 mod gang;
+mod queue;
 mod spread;
 mod terrain;
 pub(crate) mod trim;
@@ -13,7 +14,8 @@ pub(crate) mod trim;
 use bigfleet_types::MachineState;
 
 pub(crate) use self::gang::{Choice, Told};
-pub(crate) use self::spread::{Order as SpreadOrder, Spread};
+pub(crate) use self::queue::Queue;
+pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::terrain::{Sight, Terrain};
 use crate::demand::Row;
 use crate::lanes::Lanes;

@@ -1,9 +1,12 @@
 //! Acquisition: free machines, Idle ones before any that must be bought, cheapest first.
 
+use super::queue::Queue;
 use super::{Work, terrain, trim};
-use crate::cost::acquire_key;
+use crate::class::ClassIx;
+use crate::cost::{AcquireKey, acquire_key};
 use crate::demand::Row;
 use crate::lanes::LaneSet;
+use crate::matching::ProfileIx;
 use crate::members::Slot;
 use crate::pass::{Candidates, Domain, Pass, Step, Tier};
 use crate::place::PlaceIx;
@@ -34,16 +37,7 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
     }
     let missing = work.remaining.clone();
     for tier in within.tiers() {
-        let (loan, inside) = match within.domain {
-            Some(domain) => {
-                let (sight, terrain) = terrain::borrow(pass, row, domain.key);
-                let inside = terrain.candidates(pass, row, domain.value, *tier);
-                pass.terrains.insert(sight, terrain);
-                (None, inside)
-            }
-            None => (Some(candidates(pass, row, *tier)), Vec::new()),
-        };
-        pass.walk(loan.as_ref().map_or(&inside, |loan| &loan.list), |pass, slot, class| {
+        let visit = |pass: &mut Pass<'_>, slot: Slot, class: ClassIx| {
             if work.remaining.is_zero() {
                 return Step::Stop;
             }
@@ -56,8 +50,17 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
             pass.claim(slot);
             taken.push(slot);
             Step::Claimed
-        });
-        loan.into_iter().for_each(|loan| loan.give_back(pass));
+        };
+        if let Some(domain) = within.domain {
+            let (sight, terrain) = terrain::borrow(pass, row, domain.key);
+            let inside = terrain.candidates(pass, row, domain.value, *tier);
+            pass.terrains.insert(sight, terrain);
+            pass.walk(&inside, visit);
+        } else {
+            let mut all = candidates(pass, row, *tier);
+            all.queue.walk(pass, visit);
+            all.give_back(pass);
+        }
         if work.remaining.is_zero() {
             for slot in trim::surplus(pass, row, &missing, &mut taken) {
                 pass.unclaim(slot);
@@ -68,17 +71,16 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
     taken
 }
 
-/// A list of candidates on loan from the pass.
+/// Candidates on loan from the pass.
 pub(super) struct Loan {
-    key: (crate::matching::ProfileIx, Tier, LaneSet),
-    /// Sorted; every pool has an unclaimed machine at first.
-    pub(super) list: Candidates,
+    key: (ProfileIx, Tier, LaneSet),
+    pub(super) queue: Queue<AcquireKey>,
 }
 
 impl Loan {
-    /// Keeps the list for the next Need that sees the same order.
+    /// Keeps the candidates for the next Need that sees the same order.
     pub(super) fn give_back(self, pass: &mut Pass<'_>) {
-        pass.candidates.insert(self.key, self.list);
+        pass.candidates.insert(self.key, self.queue);
     }
 }
 
@@ -86,13 +88,15 @@ impl Loan {
 pub(super) fn candidates(pass: &mut Pass<'_>, row: &Row, tier: Tier) -> Loan {
     let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
     let key = (row.profile, tier, requested);
-    let mut list = match pass.candidates.remove(&key) {
-        Some(list) => list,
-        None => collect(pass, row, tier, &key.2),
+    let mut queue = match pass.candidates.remove(&key) {
+        Some(queue) => queue,
+        None => {
+            let all = collect(pass, row, tier, &key.2);
+            Queue::new(pass, all)
+        }
     };
-    // What the Needs before used up is gone for good: a Need gives back only what it took itself.
-    list.retain(|(_, pool)| pass.free(*pool) > 0);
-    Loan { key, list }
+    queue.refresh(pass);
+    Loan { key, queue }
 }
 
 fn collect(pass: &Pass<'_>, row: &Row, tier: Tier, requested: &[usize]) -> Candidates {
@@ -101,16 +105,10 @@ fn collect(pass: &Pass<'_>, row: &Row, tier: Tier, requested: &[usize]) -> Candi
         Tier::Speculative => PlaceIx::SPECULATIVE,
     };
     let interruption = pass.matching.interruption(row.profile);
-    let mut candidates: Candidates = pass
-        .matching
-        .classes(row.profile)
-        .iter()
-        .filter_map(|class| {
-            let pool = pass.fleet.pools.find(*class, place)?;
-            let class = pass.fleet.classes.get(*class);
-            Some((acquire_key(class, interruption, requested, &pass.symbols.dimensions), pool))
-        })
-        .collect();
-    candidates.sort_unstable();
-    candidates
+    let candidate = |class: &ClassIx| {
+        let pool = pass.fleet.pools.find(*class, place)?;
+        let class = pass.fleet.classes.get(*class);
+        Some((acquire_key(class, interruption, requested, &pass.symbols.dimensions), pool))
+    };
+    pass.matching.classes(row.profile).iter().filter_map(candidate).collect()
 }

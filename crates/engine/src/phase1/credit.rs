@@ -1,5 +1,7 @@
 //! The credit walk: machines that the cluster has or gets anyway, its five parts each in keep order.
 
+use smallvec::SmallVec;
+
 use super::Work;
 use crate::cost::{KeepKey, keep_key};
 use crate::demand::Row;
@@ -34,27 +36,34 @@ impl Part {
     }
 }
 
-/// The pools of a part, whatever they hold, in no particular order.
-pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Vec<PoolIx> {
-    let pools = &pass.fleet.pools;
-    let mut found: Vec<PoolIx> = match part {
-        Part::OwnBound => pools.own_bound(row.cluster, row.stamp).to_vec(),
-        Part::OwnCreating => pools.own_creating(row.cluster, row.stamp).to_vec(),
-        Part::CreatingForAnyone => pools.creating_for_anyone().to_vec(),
+/// The pools of a part with unclaimed machines that match, in no particular order.
+pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> SmallVec<[PoolIx; 8]> {
+    let fleet = pass.fleet;
+    let pools = &fleet.pools;
+    let is_useful = |pass: &Pass<'_>, ix: PoolIx| {
+        pass.free(ix) > 0
+            && pass.matching.matches(row.profile, pools.get(ix).class)
+            && fleet.place(ix).is_creditable()
+    };
+    let listed = match part {
+        Part::OwnBound => pools.own_bound(row.cluster, row.stamp),
+        Part::OwnCreating => pools.own_creating(row.cluster, row.stamp),
+        Part::CreatingForAnyone => pools.creating_for_anyone(),
         Part::Orphans | Part::Siblings => {
-            let open = pass.open_pools(row.cluster).to_vec();
-            let wanted = |ix: &PoolIx| match pass.fleet.place(*ix) {
+            let open = pass.take_open(row.cluster);
+            let is_of_part = |ix: PoolIx| match fleet.place(ix) {
                 Place::Bound(binding) => {
-                    let live = pass.is_live(binding.cluster, binding.stamp);
-                    binding.stamp != row.stamp && live == (part == Part::Siblings)
+                    binding.stamp != row.stamp
+                        && pass.is_live(binding.cluster, binding.stamp) == (part == Part::Siblings)
                 }
                 _ => false,
             };
-            open.into_iter().filter(wanted).collect()
+            let found = open.iter().copied().filter(|ix| is_useful(pass, *ix) && is_of_part(*ix)).collect();
+            pass.give_open(row.cluster, open);
+            return found;
         }
     };
-    found.retain(|ix| pass.fleet.place(*ix).is_creditable());
-    found
+    listed.iter().copied().filter(|ix| is_useful(pass, *ix)).collect()
 }
 
 /// The pools of a part that a row may be credited with, in keep order.
@@ -71,7 +80,6 @@ pub(super) fn pools(
         .filter(|ix| {
             let class = pools.get(*ix).class;
             domain.is_none_or(|domain| domain.has(pass, class))
-                && pass.matching.matches(row.profile, class)
                 && (part.is_own() || pass.fleet.classes.capacity(class).covers(&row.min_unit))
         })
         .map(|ix| (keep_key(pass.fleet, ix), ix))

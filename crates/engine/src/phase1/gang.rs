@@ -194,7 +194,7 @@ fn claims_on(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> 
     let mut offers: Map<ValueIx, Offer> = Map::default();
     for (kind, ix) in pools {
         let (class, free) = (pass.fleet.pools.get(ix).class, pass.free(ix));
-        if free == 0 || !pass.matching.matches(row.profile, class) {
+        if kind == Kind::OwnDrain && (free == 0 || !pass.matching.matches(row.profile, class)) {
             continue;
         }
         let capacity = pass.fleet.classes.capacity(class);

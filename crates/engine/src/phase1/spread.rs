@@ -1,13 +1,15 @@
 //! Enforced topology spread: no domain gets further ahead of the emptiest one than the Need allows.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
+use super::queue::Queue;
 use super::{Work, acquire};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::intern::{Map, Set, ValueIx};
-use crate::lanes::Lanes;
 use crate::matching::SpreadRule;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Pass, Tier};
@@ -48,10 +50,10 @@ impl Spread {
             fewest: 0,
         });
         let mut spread = Self { rules: rules.collect() };
-        let classes = universe(pass, row);
-        for tally in &mut spread.rules {
-            let domain = |class: &ClassIx| pass.fleet.classes.domain(*class, tally.rule.key);
-            tally.universe = classes.iter().filter_map(domain).collect();
+        let free = free_universe(pass, row);
+        for (tally, free) in spread.rules.iter_mut().zip(free.iter()) {
+            let home = home(pass, row).filter_map(|class| pass.fleet.classes.domain(class, tally.rule.key));
+            tally.universe = free.iter().copied().chain(home).collect();
             tally.measure();
         }
         machines.for_each(|slot| spread.add(pass, pass.fleet.class(slot), false));
@@ -83,19 +85,45 @@ impl Spread {
     }
 }
 
-/// The classes with a machine that could serve the Need: Idle, Speculative, bound to its cluster or being created for
-/// it, claimed or not.
-fn universe(pass: &Pass<'_>, row: &Row) -> Set<ClassIx> {
-    let (pools, classes) = (&pass.fleet.pools, &pass.fleet.classes);
-    let free = pass.matching.classes(row.profile).iter().copied().filter(|class| {
-        let supply = classes.get(*class).supply;
-        supply.idle > 0 || supply.speculative > 0
-    });
-    let home = pools.bound(row.cluster).iter().chain(pools.own_creating(row.cluster, row.stamp));
-    let fits = |class: &ClassIx| {
-        pass.matching.matches(row.profile, *class) && classes.capacity(*class).covers(&row.min_unit)
+/// By rule: the domains of a Need's free machines.
+pub(crate) type Universe = Rc<[Box<[ValueIx]>]>;
+
+/// The domains with a free machine that could serve the Need, claimed or not: the same for all Needs of its profile
+/// and floor, in all of a pass.
+fn free_universe(pass: &Pass<'_>, row: &Row) -> Universe {
+    let key = (row.profile, row.min_unit.clone());
+    if let Some(known) = pass.universes.borrow().get(&key) {
+        return known.clone();
+    }
+    let classes = &pass.fleet.classes;
+    let free: Vec<ClassIx> = pass
+        .matching
+        .classes(row.profile)
+        .iter()
+        .copied()
+        .filter(|class| {
+            let class = classes.get(*class);
+            (class.supply.idle > 0 || class.supply.speculative > 0)
+                && class.traits.capacity.covers(&row.min_unit)
+        })
+        .collect();
+    let domains = |rule: &SpreadRule| {
+        let values: Set<ValueIx> = free.iter().filter_map(|class| classes.domain(*class, rule.key)).collect();
+        values.into_iter().collect()
     };
-    free.chain(home.map(|ix| pools.get(*ix).class)).filter(fits).collect()
+    let universe: Universe = pass.matching.spread(row.profile).iter().map(domains).collect();
+    pass.universes.borrow_mut().insert(key, universe.clone());
+    universe
+}
+
+/// The classes with a machine that could serve the Need and is bound to its cluster or being created for it, claimed
+/// or not.
+fn home(pass: &Pass<'_>, row: &Row) -> impl Iterator<Item = ClassIx> {
+    let (pools, classes) = (&pass.fleet.pools, &pass.fleet.classes);
+    let all = pools.bound(row.cluster).iter().chain(pools.own_creating(row.cluster, row.stamp));
+    all.map(|ix| pools.get(*ix).class).filter(|class| {
+        pass.matching.matches(row.profile, *class) && classes.capacity(*class).covers(&row.min_unit)
+    })
 }
 
 /// The order of candidates: the usual one, then the texts of the domains, one per rule. Ids break ties.
@@ -115,9 +143,14 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
         Some(candidates) => candidates,
         None => collect(pass, row),
     };
-    candidates.retain(|(_, ix)| pass.free(*ix) > 0);
+    candidates.refresh(pass);
     while !work.remaining.is_zero() {
-        let Some(slot) = first_allowed(pass, row, &work.remaining, &candidates, &spread) else { break };
+        let allows = |pass: &Pass<'_>, class: ClassIx| spread.allows(pass, class);
+        let helps = |pass: &Pass<'_>, class: ClassIx| {
+            let capacity = pass.fleet.classes.capacity(class);
+            capacity.covers(&row.min_unit) && row.worth(capacity).reduces(&work.remaining)
+        };
+        let Some(slot) = candidates.first(pass, allows, helps) else { break };
         pass.claim(slot);
         spread.add(pass, pass.fleet.class(slot), false);
         work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
@@ -127,16 +160,16 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
     taken
 }
 
-/// All free pools that match, in order.
-fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Vec<(Order<'a>, PoolIx)> {
+/// All free pools that match, in order. Pools of equal keys lie in the same domains.
+fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Queue<Order<'a>> {
     let mut candidates = Vec::new();
     for tier in acquire::Within::ANYWHERE.tiers() {
         let all = acquire::candidates(pass, row, *tier);
-        candidates.extend(all.list.iter().map(|(key, ix)| ((*tier, *key, texts(pass, row, *ix)), *ix)));
+        let pools = all.queue.pools();
+        candidates.extend(pools.map(|(key, ix)| ((*tier, *key, texts(pass, row, ix)), ix)));
         all.give_back(pass);
     }
-    candidates.sort_unstable();
-    candidates
+    Queue::new(pass, candidates)
 }
 
 fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str>; 1]> {
@@ -147,37 +180,4 @@ fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str
         symbols.value_text(value).map(|text| &**text)
     };
     pass.matching.spread(row.profile).iter().map(text).collect()
-}
-
-/// The machine with the smallest id among the first equals that help and that the spread allows.
-fn first_allowed(
-    pass: &mut Pass<'_>,
-    row: &Row,
-    remaining: &Lanes,
-    candidates: &[(Order<'_>, PoolIx)],
-    spread: &Spread,
-) -> Option<Slot> {
-    for equals in candidates.chunk_by(|a, b| a.0 == b.0) {
-        // Equals lie in the same domains.
-        let [(_, first), ..] = equals else { continue };
-        if !spread.allows(pass, pass.fleet.pools.get(*first).class) {
-            continue;
-        }
-        let mut best: Option<(u32, Slot)> = None;
-        for (_, ix) in equals {
-            let capacity = pass.fleet.classes.capacity(pass.fleet.pools.get(*ix).class);
-            if pass.free(*ix) > 0
-                && capacity.covers(&row.min_unit)
-                && row.worth(capacity).reduces(remaining)
-                && let Some(slot) = pass.head(*ix)
-            {
-                let ranked = (pass.fleet.rank(slot), slot);
-                best = Some(best.map_or(ranked, |other| other.min(ranked)));
-            }
-        }
-        if let Some((_, slot)) = best {
-            return Some(slot);
-        }
-    }
-    None
 }
