@@ -103,6 +103,7 @@ fn warm(workload: &dyn Workload, engine: &mut Engine, how: Effortful, report: &m
         events.into_iter().for_each(|event| engine.apply(event));
         applies.push(at.elapsed());
         let late = ROLLUP.saturating_mul(u32::try_from(round).unwrap_or(u32::MAX));
+        engine.forget();
         let pass = decide(engine, START.after(late));
         times.push(pass.took);
         for (phase, took) in pass.phases {

@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::workspace::{self, cargo};
 
 /// What the tests of invariants are called.
-const TESTS: [&str; 5] = ["invariants::", "properties::", "against_oracle::", "core_properties::", "i22_"];
+const TESTS: [&str; 6] =
+    ["invariants::", "incremental::", "properties::", "against_oracle::", "core_properties::", "i22_"];
 
 /// Runs every property so many times.
 pub(crate) fn run(cases: u32) -> Result<()> {
