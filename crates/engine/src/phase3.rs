@@ -78,8 +78,9 @@ pub(crate) fn find_excess(
 }
 
 /// Runs the phase over the excess of all clusters and the Idle machines with a hold.
+#[allow(clippy::too_many_arguments, reason = "all that the other phases left")]
 pub(crate) fn run(
-    fleet: &Fleet,
+    fleet: &mut Fleet,
     symbols: &Symbols,
     claims: &Claims,
     taken: &Taken,
@@ -92,10 +93,8 @@ pub(crate) fn run(
     let (mut reclaims, mut deletes): (Vec<Slot>, Vec<Slot>) = Default::default();
     for slot in excess {
         releases.looked_at += 1;
-        if fleet.releasable(slot)
-            && !taken.has(slot)
-            && fleet.excess_since(slot).is_some_and(|since| releases.is_due(since, policy.reclaim_after, now))
-        {
+        let since = fleet.start_excess(slot, now);
+        if fleet.releasable(slot) && !taken.has(slot) && releases.is_due(since, policy.reclaim_after, now) {
             reclaims.push(slot);
         }
     }
