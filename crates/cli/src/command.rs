@@ -45,12 +45,7 @@ pub(crate) fn tree() -> Command {
         .subcommand(all_in_one::PROGRAM.command())
         .subcommand(shard::PROGRAM.command())
         .subcommand(operator::PROGRAM.command())
-        .subcommand(
-            Command::new("provider")
-                .about("A provider of machines")
-                .subcommand_required(true)
-                .subcommand(provider::FAKECLOUD.command()),
-        )
+        .subcommand(provider::command())
         .subcommand(pod_controller::PROGRAM.command())
         .subcommand(
             Command::new("crds")
@@ -75,10 +70,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("all-in-one", m)) => start(&all_in_one::PROGRAM, m, all_in_one::run),
         Some(("shard", m)) => start(&shard::PROGRAM, m, shard::run),
         Some(("operator", m)) => start(&operator::PROGRAM, m, operator::run),
-        Some(("provider", m)) => match m.subcommand() {
-            Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
-            _ => usage("unknown provider"),
-        },
+        Some(("provider", m)) => provider::run(m),
         Some(("pod-controller", m)) => start(&pod_controller::PROGRAM, m, pod_controller::run),
         Some(("crds", m)) => match m.subcommand() {
             Some(("print", m)) => quiet(&crds::PRINT, m, crds::run_print),

@@ -8,4 +8,5 @@ mod kill9;
 mod peers;
 mod process;
 mod programs;
+mod provider;
 mod simulate;
