@@ -51,6 +51,9 @@ pub(super) fn run(world: &mut World) -> Result<()> {
     for operator in std::mem::take(&mut fleet.operators) {
         stop(operator)?;
     }
+    if fleet.controller.is_none() {
+        fleet.start_controller()?;
+    }
     let [port] = free_ports()?;
     let address = format!("127.0.0.1:{port}");
     let path = world.folder.join("script.jsonl");
