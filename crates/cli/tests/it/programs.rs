@@ -138,7 +138,7 @@ fn settings_of_the_operator_and_the_pod_controller_are_refused_whatever_their_or
             ("BIGFLEET_DAEMONSET_OVERHEAD", "some"),
             &[
                 "--leader-elect \"perhaps\"",
-                "BIGFLEET_DAEMONSET_OVERHEAD \"some\" is none of off, auto",
+                "BIGFLEET_DAEMONSET_OVERHEAD \"some\": is none of off, auto",
                 "many",
                 "no-such-flag",
             ][..],
