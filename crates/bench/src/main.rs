@@ -128,8 +128,8 @@ fn main() -> ExitCode {
 fn incremental(profile: &str, json: bool, least: bool) -> Result<()> {
     let how = if least { Effortful::LEAST } else { Effortful::FULL };
     let measured = timing::incremental::run(profile, how)?;
-    let print = if json { serde_json::to_string } else { serde_json::to_string_pretty };
-    println!("{}", print(&measured).context("cannot print the report")?);
+    let text = if json { serde_json::to_string(&measured) } else { serde_json::to_string_pretty(&measured) };
+    println!("{}", text.context("cannot print the report")?);
     Ok(())
 }
 

@@ -95,6 +95,7 @@ impl Work {
 }
 
 /// How far the first round brought a row.
+#[allow(clippy::large_enum_variant, reason = "there are few, for a moment, and most carry an outcome")]
 enum First {
     Settled(Outcome),
     Begun(Work),

@@ -12,9 +12,9 @@ use bigfleet_engine::{Action, ActionKind, Decisions, Engine, Event, Facts};
 use bigfleet_types::{Attribution, Machine, MachineId, MachineState, UnixNanos};
 use serde::Serialize;
 
+use crate::compare::Place;
 use crate::measure::{Effortful, filled, millis, quantile, to_f64};
 use crate::realistic::Realistic;
-use crate::report::{commit, cpu};
 use crate::sizing::PROFILES;
 use crate::workload::{START, Workload};
 
@@ -66,10 +66,9 @@ pub struct Incremental {
     pub apply_10k_ms: f64,
     /// Decisions after the worst that may happen.
     pub worst_ms: BTreeMap<&'static str, f64>,
-    /// The processor's name.
-    pub cpu: String,
-    /// The commit of the working directory.
-    pub commit: String,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 /// The fleet beside the engine: only machines that are not any more as the workload made them.
@@ -143,8 +142,7 @@ pub fn run(profile: &str, how: Effortful) -> Result<Incremental> {
         unchanged_need_ns: millis(one) * 1e6 / to_f64(made.needs.max(1)),
         apply_10k_ms: world.ten_thousand()?,
         worst_ms: world.worst()?,
-        cpu: cpu(),
-        commit: commit(),
+        place: Place::here(),
     })
 }
 
@@ -230,6 +228,9 @@ impl World {
             }
             number += 1;
         });
+        if sample.is_empty() {
+            return (events, rows);
+        }
         let failing = (sample.len() / 20).max(1);
         let turn = usize::try_from(second).unwrap_or(0) * failing;
         for at in 0..failing {
@@ -273,7 +274,11 @@ impl World {
     /// One cluster says that its first row is another, and then that it is not.
     fn one_row(&self) -> Vec<Event> {
         let mut first: Option<Event> = None;
-        self.workload.churn(1, &mut |event| drop(first.get_or_insert(event)));
+        self.workload.churn(1, &mut |event| {
+            if first.is_none() {
+                first = Some(event);
+            }
+        });
         let Some(Event::Demand { cluster, rows, at }) = first else { return Vec::new() };
         let mut other = rows.clone();
         other[0].aggregate = other[0].aggregate.scale(2);
