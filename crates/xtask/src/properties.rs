@@ -36,9 +36,9 @@ mod tests {
             let has = |file: std::fs::DirEntry| {
                 let module = format!("{}::", file.file_name().to_string_lossy().trim_end_matches(".rs"));
                 let text = std::fs::read_to_string(file.path()).unwrap_or_default();
-                let named = |test: &&str| module.ends_with(**test) || text.contains(&format!("fn {test}"));
+                let named = |test: &str| module.ends_with(test) || text.contains(&format!("fn {test}"));
                 (text.contains("proptest!") || text.contains("PROPTEST_CASES"))
-                    && TESTS.iter().any(|t| named(&t))
+                    && TESTS.iter().any(|test| named(test))
             };
             if files.map(Result::unwrap).any(has) {
                 found.push(format!("bigfleet-{}", entry.file_name().to_string_lossy()));
