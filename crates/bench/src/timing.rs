@@ -45,7 +45,8 @@ const fn spec(
     Spec { name, what, decoded, recorded, run }
 }
 
-/// All of them, in the order in which they run.
+/// All of them, in the order in which they run. A new one is a file with a `run`, and a line here; the commands, the page and
+/// its tables follow.
 const SPECS: [Spec; 15] = [
     spec("needs-replace", replace::WHAT, NOTHING, replace::RECORDED, replace::run),
     spec("rollup-25k", rollup::WHAT, NOTHING, rollup::RECORDED, rollup::run),
