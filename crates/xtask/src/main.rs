@@ -65,6 +65,9 @@ enum Command {
         /// How many worlds a property.
         #[arg(long, default_value_t = 100_000)]
         cases: u32,
+        /// The crates whose properties are to be checked; all if none is named.
+        #[arg(long = "package")]
+        packages: Vec<String>,
     },
     /// Lets the closed loop run through many generated worlds and a long soak.
     Sim(sim::Options),
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
         Command::Traces => traces::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
-        Command::Properties { cases } => properties::run(cases),
+        Command::Properties { cases, packages } => properties::run(cases, &packages),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
