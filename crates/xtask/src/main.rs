@@ -2,6 +2,7 @@
 
 mod bench;
 mod e2e;
+mod fuzz;
 mod guards;
 mod kill9;
 mod licenses;
@@ -69,6 +70,8 @@ enum Command {
         #[arg(long = "package")]
         packages: Vec<String>,
     },
+    /// Lets libFuzzer look for an input on which a fuzz target fails (needs a C++ compiler).
+    Fuzz(fuzz::Options),
     /// Lets the closed loop run through many generated worlds and a long soak.
     Sim(sim::Options),
     /// Measures BigFleet on this machine, with release builds.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Kill9 { points, seed } => kill9::run(points, seed),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases, packages } => properties::run(cases, &packages),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),
