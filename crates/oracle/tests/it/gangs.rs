@@ -79,6 +79,15 @@ fn a_gang_leaves_its_siblings_machines_to_them_where_it_can() {
 }
 
 #[test]
+fn every_machine_is_a_domain_for_a_gang_that_wants_one_host() {
+    let want = gang("c", 0, 2, bigfleet_types::keys::HOSTNAME, "g");
+    let fleet = [idle("m1").cap(&[("gpu", "8")]), idle("m2").cap(&[("gpu", "12")]), idle("m3")];
+    let out = outcome(fleet, std::slice::from_ref(&want));
+    assert_eq!((acts(&out), domain(&out, &want).as_deref()), (vec!["Bootstrap m2".to_owned()], Some("m2")));
+    assert_eq!(residual(&out, &want), "gpu 4");
+}
+
+#[test]
 fn ex35_bindings_before_free_machines() {
     let fleet =
         zone(many(3, "c", |id| configured(id, "x")), "zone-a").chain(zone(many(2, "i", idle), "zone-b"));
