@@ -24,7 +24,9 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 #[test]
 fn the_corpus() {
     let (files, worlds) = (corpus("decide_file"), corpus("world"));
-    worlds.iter().for_each(|bytes| sequence::run(bytes));
+    let sequences = corpus("sequence");
+    assert!(sequences.len() >= 3, "{} sequences", sequences.len());
+    sequences.iter().chain(&worlds).for_each(|bytes| sequence::run(bytes));
     assert!(files.len() >= 3 && worlds.len() >= 3, "{} and {} inputs", files.len(), worlds.len());
     files.iter().for_each(|bytes| decide_file::run(bytes));
     worlds.iter().for_each(|bytes| world::run(bytes));
