@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_engine::{Action, ActionKind, Eligibility, Engine, Event, Facts, Policy, PreemptedFor, Purpose};
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, MachineState, Need, UnixNanos};
+use bigfleet_types::{
+    Attribution, ClusterId, Machine, MachineId, MachineState, Need, Operator, PenaltyBucket, Profile,
+    Requirement, ResourceName, Resources, UnixNanos, keys,
+};
 
 use super::bytes::{Bytes, CLUSTERS, machine, need};
 
@@ -22,7 +25,7 @@ pub(crate) fn run(bytes: &[u8]) {
         remembers: Engine::new(policy.clone()),
         afresh: Engine::new(policy),
         demand: CLUSTERS.iter().map(|name| (ClusterId::trusted(*name), Vec::new())).collect(),
-        pool: (0..10).map(|_| need(&mut bytes)).collect(),
+        pool: (0..10).map(|_| wish(&mut bytes)).collect(),
         fleet: BTreeMap::new(),
         actions: Vec::new(),
         now: UnixNanos(1),
@@ -39,6 +42,32 @@ pub(crate) fn run(bytes: &[u8]) {
     while !bytes.0.is_empty() && pair.steps < 64 {
         pair.step(&mut bytes);
         pair.compare();
+    }
+}
+
+/// What most machines have.
+const UNIT: i64 = 8;
+
+fn cores(number: i64) -> Resources {
+    Resources::from_amounts([(ResourceName::new("cpu"), number)])
+}
+
+/// A row of demand. Most can be served, by some machines together; half of these have to be in one zone.
+fn wish(bytes: &mut Bytes<'_>) -> Need {
+    let wild = need(bytes);
+    if bytes.one_in(4) {
+        return wild;
+    }
+    let same = Requirement { key: keys::ZONE.into(), operator: Operator::Same, values: Vec::new().into() };
+    let gang = bytes.one_in(2).then_some(same);
+    let (priority, penalty) = (bytes.pick(&[0, 0, 100, 900_001]), PenaltyBucket::ZERO);
+    let profile = Profile::new(gang.into_iter().collect(), Vec::new(), priority, penalty, penalty);
+    let units = bytes.pick(&[1, 2, 2, 3, 4]);
+    Need {
+        profile: Arc::new(profile),
+        aggregate: cores(units * UNIT),
+        min_unit: cores(bytes.pick(&[0, 1, UNIT])),
+        ..wild
     }
 }
 
@@ -96,7 +125,7 @@ impl Pair {
             }
             10 => self.flip(bytes),
             11 => {
-                let new = need(bytes);
+                let new = wish(bytes);
                 let at = usize::from(bytes.byte()) % self.pool.len();
                 self.pool[at] = new;
                 self.replace(bytes, 0);
@@ -159,7 +188,11 @@ impl Pair {
     }
 
     fn machine(&mut self, bytes: &mut Bytes<'_>, number: u8) {
-        let (machine, facts) = machine(bytes, number, &self.demand);
+        let (mut machine, facts) = machine(bytes, number, &self.demand);
+        if !bytes.one_in(4) {
+            machine.resources = cores(UNIT);
+            machine.zone = bytes.pick(&["z0", "z1", "z2"]).into();
+        }
         self.set(machine, facts);
     }
 
