@@ -9,4 +9,5 @@ mod peers;
 mod process;
 mod programs;
 mod provider;
+mod provider_kill9;
 mod simulate;
