@@ -1,0 +1,184 @@
+//! What a probe has at hand: a recorded client of one provider, machines to try things on, and patience.
+
+mod calls;
+mod lives;
+mod machines;
+mod waits;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigfleet_net::{channel, limits};
+use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
+use bigfleet_types::chance::Seeded;
+use tonic::transport::Channel;
+
+use crate::check::{Check, Stop};
+use crate::launch::Launch;
+use crate::record::{Exchange, Log};
+
+pub(crate) use calls::{CLUSTER, Kind, Token, metadata, token};
+pub(crate) use waits::{rest, transitional};
+
+/// How patient the suite is, and how large it makes things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a transition may take; default 30 s. Real clouds need minutes.
+    pub settle: Duration,
+    /// How long something that must not happen is watched for; default 300 ms.
+    pub window: Duration,
+    /// How long one call may stay unanswered; default 10 s.
+    pub call: Duration,
+    /// Machines of the scale lane; default 8,000.
+    pub scale_seed: u32,
+    /// How long the scale lane churns; default 10 s.
+    pub soak: Duration,
+    /// Where chance begins; default 1. The same number asks the same questions.
+    pub random_seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_secs(30),
+            window: Duration::from_millis(300),
+            call: Duration::from_secs(10),
+            scale_seed: 8_000,
+            soak: Duration::from_secs(10),
+            random_seed: 1,
+        }
+    }
+}
+
+/// Optional features that a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Features {
+    pub(crate) delete: bool,
+    pub(crate) revision: bool,
+}
+
+/// What all behaviours of a run share.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// Tells this run's names from those of other runs, whose marks a provider may still keep.
+    tag: String,
+    names: AtomicU64,
+    /// Machines that were tried on before.
+    used: Mutex<BTreeSet<String>>,
+    /// Machines of this run that rest in Idle because they cannot be given back.
+    spare: Mutex<Vec<String>>,
+}
+
+impl Run {
+    /// A run that began at this Unix time in milliseconds.
+    pub(crate) fn new(unix_millis: u128) -> Self {
+        Self { tag: format!("{unix_millis:x}-{:x}", std::process::id()), ..Self::default() }
+    }
+}
+
+/// Programs that a probe may start.
+#[derive(Clone, Default)]
+pub(crate) struct Programs {
+    pub(crate) subject: Option<Arc<dyn Launch>>,
+    pub(crate) fault: Option<Arc<dyn Launch>>,
+}
+
+/// One behaviour's view of one provider.
+pub(crate) struct Context {
+    addr: String,
+    grpc: CapacityProviderClient<Channel>,
+    log: Arc<Log>,
+    run: Arc<Run>,
+    programs: Programs,
+    pub(crate) settings: Settings,
+    pub(crate) features: Features,
+    picked: Mutex<BTreeSet<String>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn dial(addr: &str) -> Result<CapacityProviderClient<Channel>, channel::Error> {
+    let channel = channel::connect_lazy(addr, &channel::Options::default())?;
+    Ok(CapacityProviderClient::new(channel)
+        .max_decoding_message_size(limits::LIST_BYTES)
+        .max_encoding_message_size(limits::LIST_BYTES))
+}
+
+impl Context {
+    /// A view of the provider at `addr`. Must run on a tokio runtime; connects at the first call.
+    ///
+    /// # Errors
+    /// When `addr` is no address.
+    pub(crate) fn new(
+        addr: &str,
+        run: &Arc<Run>,
+        programs: &Programs,
+        settings: &Settings,
+        features: Features,
+    ) -> Result<Self, channel::Error> {
+        Ok(Self {
+            addr: addr.to_owned(),
+            grpc: dial(addr)?,
+            log: Arc::default(),
+            run: Arc::clone(run),
+            programs: programs.clone(),
+            settings: settings.clone(),
+            features,
+            picked: Mutex::default(),
+        })
+    }
+
+    /// The same view of another provider; calls go into the same record.
+    pub(crate) fn at(&self, addr: &str) -> Check<Self> {
+        let grpc = dial(addr).map_err(|error| Stop::Unseen(error.to_string()))?;
+        Ok(Self {
+            addr: addr.to_owned(),
+            grpc,
+            log: Arc::clone(&self.log),
+            // Machines of another provider are other machines.
+            run: Arc::default(),
+            programs: self.programs.clone(),
+            settings: self.settings.clone(),
+            features: self.features,
+            picked: Mutex::default(),
+        })
+    }
+
+    /// The same provider over a connection of its own.
+    pub(crate) fn another(&self) -> Check<Self> {
+        let mut other = self.at(&self.addr)?;
+        other.run = Arc::clone(&self.run);
+        Ok(other)
+    }
+
+    /// A bare connection to the same provider, for services beside its own.
+    pub(crate) fn channel(&self) -> Check<Channel> {
+        channel::connect_lazy(&self.addr, &channel::Options::default())
+            .map_err(|error| Stop::Unseen(error.to_string()))
+    }
+
+    /// The calls so far, forgotten afterwards.
+    pub(crate) fn calls(&self) -> Vec<Exchange> {
+        self.log.take()
+    }
+
+    /// A name that nothing else in this run has.
+    pub(crate) fn unique(&self, prefix: &str) -> String {
+        let n = self.run.names.fetch_add(1, Ordering::Relaxed);
+        format!("conformance-{prefix}-{}-{n}", self.run.tag)
+    }
+
+    /// Chance that depends on the run's seed and `salt` only.
+    pub(crate) fn chance(&self, salt: u64) -> Seeded {
+        Seeded::new(self.settings.random_seed.wrapping_mul(0x9E37_79B9).wrapping_add(salt))
+    }
+}
+
+/// Pairs as a map.
+pub(crate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}

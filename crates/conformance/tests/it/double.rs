@@ -1,0 +1,129 @@
+//! Providers in this process, with a broken proxy in front when asked for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigfleet_conformance::{
+    Event, Launch, LaunchError, Only, Options, Outcome, Profile, Report, Running, Series, Settings, Spec,
+    Subject, run,
+};
+use bigfleet_net::listen;
+use bigfleet_provider_kit::fakecloud::{self, FakeCloud, Latencies, Latency, Seeds};
+use bigfleet_provider_kit::{FileStore, Timeouts};
+
+use crate::proxy::{Defect, Memory, Proxy};
+
+/// Slots of a double at most: enough for the whole suite where machines can be given back.
+pub(crate) const SLOTS: u32 = 120;
+
+/// Starts fakeclouds, each behind the same proxy if there is a defect.
+pub(crate) struct Double {
+    pub(crate) latency: Latency,
+    pub(crate) instant: bool,
+    pub(crate) can_delete: bool,
+    pub(crate) defect: Option<Defect>,
+    pub(crate) memory: Arc<Memory>,
+}
+
+impl Default for Double {
+    fn default() -> Self {
+        let latency = Latency { min_ms: 2, max_ms: 6 };
+        Self { latency, instant: false, can_delete: true, defect: None, memory: Arc::default() }
+    }
+}
+
+struct Served {
+    addr: String,
+    cloud: Option<fakecloud::Handle>,
+    proxy: Option<Proxy>,
+}
+
+fn io(what: &str, error: impl std::fmt::Display) -> LaunchError {
+    LaunchError::Io { what: what.into(), source: std::io::Error::other(error.to_string()) }
+}
+
+#[async_trait]
+impl Launch for Double {
+    async fn start(&self, spec: &Spec) -> Result<Box<dyn Running>, LaunchError> {
+        let latency = self.latency;
+        // Fewer slots than are asked for: short Lists keep the tests short.
+        let slots = spec.seed.min(SLOTS);
+        let options = fakecloud::Options {
+            seeds: Seeds { speculative: slots - 20, spot: 20, ..Seeds::default() },
+            latency: Latencies { create: latency, configure: latency, drain: latency, delete: latency },
+            instant: self.instant,
+            ..fakecloud::Options::default()
+        };
+        let mut cloud = FakeCloud::new(options).map_err(|e| io("options", e))?.kit(|kit| {
+            if let Some(limit) = spec.transition_timeout {
+                kit.timeouts = Timeouts::all(limit);
+            }
+        });
+        if let Some(path) = &spec.state {
+            cloud = cloud.store(FileStore::open(path).map_err(|e| io("store", e))?);
+        }
+        let listener = listen::bind("127.0.0.1:0").await.map_err(|e| io("listen", e))?;
+        let cloud = cloud.start(listener).await.map_err(|e| io("start", e))?;
+        cloud.control().can_delete(self.can_delete);
+        let mut addr = cloud.dial_addr().to_string();
+        let proxy = match self.defect {
+            None => None,
+            Some(defect) => {
+                self.memory.started(spec.state.as_deref());
+                let proxy = Proxy::start(defect, &addr, Arc::clone(&self.memory)).await;
+                addr = proxy.addr().to_string();
+                Some(proxy)
+            }
+        };
+        Ok(Box::new(Served { addr, cloud: Some(cloud), proxy }))
+    }
+}
+
+#[async_trait]
+impl Running for Served {
+    fn addr(&self) -> &str {
+        &self.addr
+    }
+
+    async fn kill(&mut self) -> Result<(), LaunchError> {
+        self.proxy = None;
+        if let Some(cloud) = self.cloud.take() {
+            cloud.shutdown().await.map_err(|e| io("stop", e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Short waits: what must not happen is watched for only briefly here.
+pub(crate) fn options(profiles: &[Profile], only: Option<&str>) -> Options {
+    Options {
+        profiles: profiles.iter().copied().collect(),
+        only: only.map(Only::new),
+        settings: Settings { window: Duration::from_millis(60), scale_seed: 600, ..Settings::default() },
+    }
+}
+
+/// Runs the suite against a double.
+pub(crate) async fn judged(double: Double, options: &Options) -> Report {
+    let double: Arc<dyn Launch> = Arc::new(double);
+    let subject =
+        Subject::Program { program: Arc::clone(&double), fault: double, name: "a double".to_owned() };
+    run(&subject, options, &mut |_: &Event<'_>| {}).await.unwrap()
+}
+
+/// What did not hold of all that decides.
+pub(crate) fn failed(report: &Report) -> BTreeSet<&'static str> {
+    let failed = report
+        .findings
+        .iter()
+        .filter(|f| f.series != Series::Ours && matches!(f.outcome, Outcome::Failed(_)));
+    failed.map(|f| f.id).collect()
+}
+
+/// What was not looked at.
+pub(crate) fn skipped(report: &Report) -> BTreeSet<&'static str> {
+    let skipped = report.findings.iter().filter(|f| matches!(f.outcome, Outcome::Skipped(_)));
+    skipped.map(|f| f.id).collect()
+}
