@@ -46,12 +46,7 @@ pub(crate) fn tree() -> Command {
         .subcommand(all_in_one::PROGRAM.command())
         .subcommand(shard::PROGRAM.command())
         .subcommand(operator::PROGRAM.command())
-        .subcommand(
-            Command::new("provider")
-                .about("A provider of machines")
-                .subcommand_required(true)
-                .subcommand(provider::FAKECLOUD.command()),
-        )
+        .subcommand(provider::command())
         .subcommand(conformance::PROGRAM.command())
         .subcommand(pod_controller::PROGRAM.command())
         .subcommand(
@@ -77,10 +72,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("all-in-one", m)) => start(&all_in_one::PROGRAM, m, all_in_one::run),
         Some(("shard", m)) => start(&shard::PROGRAM, m, shard::run),
         Some(("operator", m)) => start(&operator::PROGRAM, m, operator::run),
-        Some(("provider", m)) => match m.subcommand() {
-            Some(("fakecloud", m)) => start(&provider::FAKECLOUD, m, provider::run),
-            _ => usage("unknown provider"),
-        },
+        Some(("provider", m)) => provider::run(m),
         Some(("conformance", m)) => start(&conformance::PROGRAM, m, conformance::run),
         Some(("pod-controller", m)) => start(&pod_controller::PROGRAM, m, pod_controller::run),
         Some(("crds", m)) => match m.subcommand() {

@@ -5,9 +5,15 @@
 
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::limits;
+use crate::tls::Tls;
 
 /// Why no channel was made. Connecting itself fails later, at the first request.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +27,9 @@ pub enum Error {
         problem: &'static str,
     },
     /// A scheme that needs TLS.
-    #[error("{addr:?} asks for TLS, which this version does not have; write host:port")]
+    #[error(
+        "{addr:?} asks for TLS by its scheme; write host:port, TLS comes from --tls-cert, --tls-key and --tls-ca"
+    )]
     Tls {
         /// The flag's value.
         addr: String,
@@ -29,7 +37,7 @@ pub enum Error {
 }
 
 /// Timings of a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
@@ -37,6 +45,8 @@ pub struct Options {
     pub keep_alive_interval: Duration,
     /// How long a ping may stay unanswered.
     pub keep_alive_timeout: Duration,
+    /// TLS on this edge; `None` for plaintext. The server's certificate must name the host that is dialled.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -45,6 +55,7 @@ impl Default for Options {
             connect_timeout: limits::CONNECT_TIMEOUT,
             keep_alive_interval: limits::KEEP_ALIVE_INTERVAL,
             keep_alive_timeout: limits::KEEP_ALIVE_TIMEOUT,
+            tls: None,
         }
     }
 }
@@ -72,13 +83,25 @@ pub fn connect_lazy(addr: &str, options: &Options) -> Result<Channel, Error> {
     }
     let endpoint =
         Endpoint::from_shared(format!("http://{parsed}")).map_err(|_| syntax("it is not part of a URI"))?;
-    Ok(endpoint
+    let endpoint = endpoint
         .connect_timeout(options.connect_timeout)
         .http2_keep_alive_interval(options.keep_alive_interval)
         .keep_alive_timeout(options.keep_alive_timeout)
         .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect_lazy())
+        .tcp_nodelay(true);
+    let Some(tls) = options.tls.clone() else { return Ok(endpoint.connect_lazy()) };
+    let name = ServerName::try_from(parsed.host().to_owned())
+        .map_err(|_| syntax("its host is no name that a certificate can have"))?;
+    let connector = tower::service_fn(move |_: Uri| {
+        let (target, name, tls) = (parsed.to_string(), name.clone(), tls.clone());
+        async move {
+            let stream = TcpStream::connect(target).await?;
+            stream.set_nodelay(true)?;
+            let stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
+            Ok::<_, std::io::Error>(TokioIo::new(stream))
+        }
+    });
+    Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! Sessions are streams that last for ever, so a graceful stop alone would never return: new connections are refused
 //! and calls in flight get a limited time, then every connection that is left is cut, which drops its streams.
 
+mod accept;
 mod socket;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -17,8 +17,11 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 
 use crate::limits;
-use crate::listen::{Listener, next_connection};
-use socket::Socket;
+use crate::listen::Listener;
+use crate::tls::Tls;
+use accept::accept;
+
+pub use socket::Connection;
 
 /// How long cut connections may take to go away before the server leaves them to the runtime.
 const AFTER_CUT: Duration = Duration::from_secs(1);
@@ -46,6 +49,7 @@ pub struct Server {
     listener: Listener,
     routes: Routes,
     keep_alive: (Duration, Duration),
+    tls: Option<Tls>,
 }
 
 impl Server {
@@ -56,6 +60,7 @@ impl Server {
             listener,
             routes: Routes::default(),
             keep_alive: (limits::KEEP_ALIVE_INTERVAL, limits::KEEP_ALIVE_TIMEOUT),
+            tls: None,
         }
     }
 
@@ -78,6 +83,14 @@ impl Server {
         self
     }
 
+    /// Asks every client for a certificate. Each request then carries a [`Connection`] that says whose it is; what its
+    /// owner may do is the service's to check.
+    #[must_use]
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
     /// Where the server is reached from this machine.
     #[must_use]
     pub fn dial_addr(&self) -> std::net::SocketAddr {
@@ -90,7 +103,7 @@ impl Server {
     /// # Errors
     /// When the transport fails before `stop`.
     pub async fn serve(self, stop: CancellationToken, grace: Duration) -> Result<Stopped, Error> {
-        let Self { listener, routes, keep_alive: (interval, timeout) } = self;
+        let Self { listener, routes, keep_alive: (interval, timeout), tls } = self;
         let addr = listener.local_addr();
         let cut = CancellationToken::new();
         let _cut_on_drop = cut.clone().drop_guard();
@@ -98,7 +111,7 @@ impl Server {
             .http2_keepalive_interval(Some(interval))
             .http2_keepalive_timeout(Some(timeout))
             .add_routes(routes)
-            .serve_with_incoming_shutdown(accept(listener, cut.clone()), stop.clone().cancelled_owned());
+            .serve_with_incoming_shutdown(accept(listener, tls, cut.clone()), stop.clone().cancelled_owned());
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
             result = &mut serving => {
@@ -113,11 +126,4 @@ impl Server {
         }
         Ok(Stopped::Cut)
     }
-}
-
-/// Accepted connections, never ending: a failed accept is waited out, not fatal.
-fn accept(listener: Listener, cut: CancellationToken) -> impl Stream<Item = std::io::Result<Socket>> {
-    let socket = listener.into_socket();
-    stream::unfold(socket, async |socket| Some((next_connection(&socket).await, socket)))
-        .map(move |stream| Ok(Socket::new(stream, cut.clone())))
 }

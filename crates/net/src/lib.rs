@@ -4,6 +4,7 @@
 //! * [`listen`]: `host:port` flags become bound listeners.
 //! * [`grpc`]: a server with keep-alive whose shutdown always ends.
 //! * [`channel`]: lazily connected client channels.
+//! * [`tls`]: certificates for both, and who stands behind them.
 //! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
 //! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`]: delays, message sizes, histogram families, random
 //!   ids, the process's clock.
@@ -19,3 +20,4 @@ pub mod ids;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+pub mod tls;

@@ -10,14 +10,30 @@ use crate::table::{Outcome, Work};
 
 /// Why work failed, in words for `last_error`. The kit removes secrets and cuts it to 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Error(String);
+#[error("{reason}")]
+pub struct Error {
+    reason: String,
+    untouched: bool,
+}
 
 impl Error {
     /// An error that says `reason`.
     #[must_use]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
+        Self { reason: reason.into(), untouched: false }
+    }
+
+    /// An error of a Create that made nothing, such as a refused quota: the machine fails as after any other, and the
+    /// next look at the back end that shows its slot without a host makes it Speculative again.
+    #[must_use]
+    pub fn untouched(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), untouched: true }
+    }
+
+    /// Whether nothing was made.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.untouched
     }
 }
 

@@ -164,6 +164,12 @@ impl Handle {
         &mut self.kit
     }
 
+    /// The kit's handle alone, for whoever turns no knobs.
+    #[must_use]
+    pub fn into_kit(self) -> server::Handle {
+        self.kit
+    }
+
     /// Stops it; see [`server::Handle::shutdown`].
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 //! * [`store`]: [`MemStore`] and the durable [`FileStore`].
 //! * [`server`]: journal, background work, the wire.
 //! * [`fakecloud`]: a cloud that is not there, with knobs for every fault worth a test.
+//! * [`fault`]: a provider whose work fails when the wire asks for it.
 //!
 //! A double for a test:
 //!
@@ -26,10 +27,12 @@
 pub mod backend;
 pub mod blob;
 pub mod fakecloud;
+pub mod fault;
 pub mod faults;
 pub mod instance;
 pub mod kind;
 pub mod scrub;
+pub mod seeds;
 pub mod server;
 pub mod shape;
 pub mod store;

@@ -4,8 +4,10 @@ mod gates;
 mod handle;
 mod journal;
 mod metrics;
+mod policy;
 mod reconcile;
 mod service;
+mod turns;
 mod work;
 
 use std::collections::HashMap;
@@ -13,7 +15,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bigfleet_net::{admin, limits};
+use bigfleet_net::tls::Tls;
+use bigfleet_net::{admin, ids, limits};
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::MachineId;
 use prometheus_client::registry::Registry;
@@ -21,13 +24,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use crate::backend::{self, Backend};
+use crate::backend::Backend;
 use crate::blob::Blob;
 use crate::faults::Faults;
 use crate::instance::Invalid;
 use crate::kind::Kind;
 use crate::store::{self, Store};
-use crate::table::{Ack, Call, Checks, Table, Unreadable};
+use crate::table::{Ack, Call, Checks, Table, Unreadable, Work};
 use gates::Gates;
 use journal::Journal;
 use metrics::Metrics;
@@ -35,7 +38,7 @@ use work::Begin;
 
 pub use handle::{Failed, Handle};
 pub use journal::NotStored;
-pub use reconcile::Reconciled;
+pub use reconcile::{DescribeError, Reconciled};
 
 /// How long work of each kind may take before the machine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,10 @@ pub struct Options {
     /// Answer a call only when its work has ended, so that each call lands in its stable state. For tests only:
     /// callers must never depend on it. Default false.
     pub settle_before_ack: bool,
+    /// Whether the server tells its schema to whoever asks (gRPC reflection); default false.
+    pub reflection: bool,
+    /// TLS on the calls: every caller must then be who it says it is. Default plaintext, which anybody may call.
+    pub tls: Option<Tls>,
     /// Where `/metrics`, `/healthz` and `/readyz` are served; default nowhere.
     pub metrics_addr: admin::Addr,
     /// How long a stop waits for calls in flight; default 10 s.
@@ -110,6 +117,8 @@ impl Default for Options {
             reconcile_interval: Some(Duration::from_secs(60)),
             reconcile_timeout: Duration::from_secs(30),
             settle_before_ack: false,
+            reflection: false,
+            tls: None,
             metrics_addr: admin::Addr::Off,
             shutdown_grace: limits::SHUTDOWN_GRACE,
         }
@@ -131,12 +140,15 @@ pub enum StartError {
     /// The back end described something impossible.
     #[error("the back end describes an impossible machine: {0}; nothing was started")]
     Instance(#[from] Invalid),
-    /// The back end cannot say what it has.
-    #[error("the back end cannot describe its machines: {0}")]
-    Describe(#[from] backend::Error),
-    /// The back end did not say in time what it has.
-    #[error("the back end did not describe its machines within {0:?}")]
-    DescribeTimeout(Duration),
+    /// The back end did not say what it has.
+    #[error("{0}; nothing was started")]
+    Describe(#[from] DescribeError),
+    /// The system has no randomness to give.
+    #[error(transparent)]
+    Random(#[from] ids::Error),
+    /// The schema cannot be told.
+    #[error("cannot serve reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
     /// The system has no thread to give.
     #[error("cannot start the store's thread: {0}")]
     Thread(std::io::Error),
@@ -150,6 +162,8 @@ pub(crate) struct Shared {
     options: Options,
     metrics: Metrics,
     tasks: TaskTracker,
+    policy: policy::Policy,
+    turns: turns::Turns,
     running: Mutex<HashMap<MachineId, CancellationToken>>,
     reconciling: tokio::sync::Mutex<()>,
     stop: CancellationToken,
@@ -190,6 +204,7 @@ impl Provider {
         table.audit()?;
         let interrupted = table.interrupted();
         let metrics = Metrics::register(registry, &options.name);
+        let policy = policy::Policy::new(options.tls.is_some());
         let shared = Shared {
             journal: Journal::start(table, store).map_err(StartError::Thread)?,
             gates: Arc::new(Gates::default()),
@@ -198,21 +213,39 @@ impl Provider {
             options,
             metrics,
             tasks: TaskTracker::new(),
+            policy,
+            turns: turns::Turns::default(),
             running: Mutex::default(),
             reconciling: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
         };
         let provider = Self { shared: Arc::new(shared) };
-        if let Err(error) = provider.seed().await {
+        if let Err(error) = provider.prepare(&interrupted).await {
             provider.close().await;
             return Err(error);
         }
-        for work in interrupted {
+        for work in interrupted.into_iter().filter(|work| work.kind != Kind::Configure) {
             tracing::info!(machine = %work.machine_id, kind = %work.kind, "taking up work that a restart interrupted");
             let cancel = provider.register(&work);
             provider.spawn_work(work, Begin::Resumed, cancel);
         }
         Ok(provider)
+    }
+
+    /// What must be true before anybody may ask: the table has an identity, what the back end has is known, and a
+    /// Configure that a restart interrupted has failed, because its blob is gone.
+    async fn prepare(&self, interrupted: &[Work]) -> Result<(), StartError> {
+        let identity = ids::random_u64()?.max(1);
+        let (_, durable) = self.shared.journal.plan(|table| ((), table.plan_identity(identity)));
+        durable.wait().await.map_err(StartError::NotStored)?;
+        self.seed().await?;
+        for work in interrupted.iter().filter(|work| work.kind == Kind::Configure) {
+            tracing::warn!(machine = %work.machine_id, "a restart interrupted its Configure: it fails");
+            let failed = Err(work::INTERRUPTED_CONFIGURE.into());
+            let (_, durable) = self.shared.journal.plan(|table| ((), table.plan_end(work, failed)));
+            durable.wait().await.map_err(StartError::NotStored)?;
+        }
+        Ok(())
     }
 
     /// One accepted call: judged, made durable, answered, and its work started.

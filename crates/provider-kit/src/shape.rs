@@ -11,7 +11,7 @@ use crate::table::{Binding, Call, Command, Token};
 /// Largest bootstrap blob, in bytes.
 pub const MAX_BLOB_BYTES: usize = 4 * 1024 * 1024;
 /// Largest `shard_metadata`, keys and values together, in bytes.
-pub const MAX_METADATA_BYTES: usize = 64 * 1024;
+pub const MAX_METADATA_BYTES: usize = 4 * 1024 * 1024;
 /// Longest shard or cluster id, in bytes.
 const MAX_NAME_BYTES: usize = 253;
 
@@ -88,7 +88,7 @@ pub fn configure(request: pb::ConfigureRequest) -> Result<(Call, Blob), Malforme
     )?;
     between("cluster_id", cluster, 1, MAX_NAME_BYTES, "1 to 253")?;
     between("bootstrap_blob", blob.len(), 0, MAX_BLOB_BYTES, "at most 4 MiB")?;
-    between("shard_metadata", metadata, 0, MAX_METADATA_BYTES, "at most 64 KiB")?;
+    between("shard_metadata", metadata, 0, MAX_METADATA_BYTES, "at most 4 MiB")?;
     Ok((call, blob))
 }
 

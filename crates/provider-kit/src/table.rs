@@ -6,6 +6,7 @@
 //! dropped: so no reader ever sees what a crash could take back.
 
 mod change;
+mod cursor;
 mod describe;
 mod fence;
 mod list;
@@ -23,7 +24,7 @@ use crate::kind::Kind;
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
 pub use fence::MAX_GHOSTS;
 pub use list::Page;
-pub use plan::{Ack, Binding, Call, Checks, Command, Outcome, Plan, Refusal, Token, Work};
+pub use plan::{Ack, Binding, Call, Checks, Command, Failure, Outcome, Plan, Refusal, Token, Work};
 pub use record::Record;
 
 /// Ids of removed machines that are remembered for deltas. An older cursor gets a full list.
@@ -60,6 +61,8 @@ pub struct Table {
     /// The highest operation number given to a plan.
     operations: u64,
     prefix: String,
+    /// Tells cursors of this table from those of others; 0 until it has one.
+    identity: u64,
 }
 
 impl Table {
@@ -76,6 +79,7 @@ impl Table {
             planned: 0,
             operations: 0,
             prefix: prefix.into(),
+            identity: 0,
         }
     }
 
@@ -84,7 +88,7 @@ impl Table {
     /// # Errors
     /// The change says something that no version of the kit writes; the table is unchanged.
     pub fn apply(&mut self, change: Change) -> Result<(), Unreadable> {
-        let Change { machine, removed, mark, revision, operations, horizon } = change;
+        let Change { machine, removed, mark, revision, operations, horizon, identity } = change;
         let record = machine.map(Record::restore).transpose()?;
         if let Some(mark) = mark {
             let known = self.records.contains_key(mark.machine_id.as_str());
@@ -107,6 +111,9 @@ impl Table {
             }
             self.marks.adopt(id.as_str());
             self.revisions.insert(at, Touched::Changed(id));
+        }
+        if identity != 0 {
+            self.identity = identity;
         }
         self.horizon = self.horizon.max(horizon);
         self.head = self.head.max(revision);
@@ -136,6 +143,7 @@ impl Table {
             revision: self.head,
             operations: self.operations,
             horizon: self.horizon,
+            identity: self.identity,
             ..Change::default()
         };
         let touched = self.revisions.iter().filter_map(|(revision, touched)| match touched {
@@ -172,6 +180,11 @@ impl Table {
     #[must_use]
     pub fn head(&self) -> u64 {
         self.head
+    }
+
+    /// Plans the identity of a table that has none yet: any number but 0 that no other table has.
+    pub fn plan_identity(&self, identity: u64) -> Option<Change> {
+        (self.identity == 0 && identity != 0).then(|| Change { identity, ..Change::default() })
     }
 
     /// Machines whose operation was under way when the table was stored, in id order: machine, kind, operation id.

@@ -1,240 +1,147 @@
 //! `bigfleet provider NAME`.
 
-use bigfleet_net::listen;
-use bigfleet_provider_kit::fakecloud::{
-    BootCommand, Class, FakeCloud, Latency, Options, Profile, Seeds, Shed,
-};
-use bigfleet_provider_kit::{FileStore, Timeouts};
+mod fakecloud;
+mod fault;
+mod flags;
+
+use std::sync::Arc;
+
+use bigfleet_net::listen::Listener;
+use bigfleet_net::tls::{Files, Tls};
+use bigfleet_net::{admin, listen};
+use bigfleet_provider_kit::{Backend, FileStore, Handle, MemStore, Options, Provider, Store, Timeouts};
+use clap::{ArgMatches, Command};
 
 use super::shard::address;
-use super::{Failure, Outcome, TLS_LATER, block_on, ready};
-use crate::config::{Flag, Kind, Program, Values};
-use crate::logging;
+use super::{Failure, Outcome, block_on, ready, start, usage};
+use crate::config::Values;
 use crate::stop::Signals;
 
-const FLAGS: &[Flag] = &[
-    Flag { name: "addr", kind: Kind::AddressOrOff, default: Some(":9000"), help: "Where shards connect" },
-    Flag {
-        name: "metrics-addr",
-        kind: Kind::AddressOrOff,
-        default: Some(":9090"),
-        help: "Metrics and probes; 0 switches them off",
-    },
-    Flag {
-        name: "state",
-        kind: Kind::Path,
-        default: Some(""),
-        help: "Keep machines, fences and operations in this folder; without it they are gone at the end",
-    },
-    Flag {
-        name: "id",
-        kind: Kind::Text,
-        default: Some("fakecloud-0"),
-        help: "Its name; the number at its end decides which clusters --seed-cluster-stride gives it",
-    },
-    Flag {
-        name: "seed-profile",
-        kind: Kind::Choice(&["none", "dev", "demo"]),
-        default: Some("none"),
-        help: "Begin with a catalogue: none, dev or demo",
-    },
-    Flag {
-        name: "seed-machines",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "Idle bare-metal machines idle-N",
-    },
-    Flag {
-        name: "seed-speculative",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "On-demand slots spec-N at $1 an hour",
-    },
-    Flag {
-        name: "seed-spot",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "Spot slots spot-N at $0.30 an hour",
-    },
-    Flag {
-        name: "seed-configured-per-cluster",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "Machines that serve each of the clusters kwok-cluster-N from the beginning",
-    },
-    Flag {
-        name: "seed-cluster-total",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "How many such clusters there are",
-    },
-    Flag {
-        name: "seed-cluster-stride",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "Over how many providers they are spread; 0 is one",
-    },
-    Flag {
-        name: "seed-density-multiplier",
-        kind: Kind::Count(1),
-        default: Some("1"),
-        help: "Allocatable cpu, memory and ephemeral storage, times this",
-    },
-    Flag {
-        name: "archetypes",
-        kind: Kind::Path,
-        default: Some(""),
-        help: "A YAML list of machine classes to begin with",
-    },
-    Flag {
-        name: "speculative-shed-at-seconds",
-        kind: Kind::Count(0),
-        default: Some("0"),
-        help: "When part of the Speculative slots vanishes; 0 is never",
-    },
-    Flag {
-        name: "speculative-shed-multiplier",
-        kind: Kind::Fraction,
-        default: Some("1"),
-        help: "The fraction of Speculative slots that is kept then",
-    },
-    Flag {
-        name: "failure-rate-per-sec",
-        kind: Kind::Rate,
-        default: Some("0"),
-        help: "Expected failures a second for each Configured machine",
-    },
-    Flag {
-        name: "instant",
-        kind: Kind::Bool,
-        default: Some("false"),
-        help: "Answer every call when its work is done, and take no time for it (tests)",
-    },
-    Flag {
-        name: "create-latency",
-        kind: Kind::Duration,
-        default: Some("40ms"),
-        help: "How long a Create takes; BIGFLEET_FAKE_CREATE_LATENCY wins",
-    },
-    Flag {
-        name: "configure-latency",
-        kind: Kind::Duration,
-        default: Some("40ms"),
-        help: "How long a Configure takes before the boot command",
-    },
-    Flag {
-        name: "drain-latency",
-        kind: Kind::Duration,
-        default: Some("40ms"),
-        help: "How long a Drain takes before the boot command",
-    },
-    Flag {
-        name: "delete-latency",
-        kind: Kind::Duration,
-        default: Some("40ms"),
-        help: "How long a Delete takes",
-    },
-    Flag {
-        name: "transition-timeout",
-        kind: Kind::Duration,
-        default: Some("0"),
-        help: "How long any transition may take; 0 is 5 min, and 10 min for a Drain",
-    },
-    Flag {
-        name: "boot-command",
-        kind: Kind::Text,
-        default: Some(""),
-        help: "A program run when a machine joins (blob on standard input) and leaves; words are split at blanks",
-    },
-    Flag { name: "random-seed", kind: Kind::Count(0), default: Some("1"), help: "Where chance begins" },
-];
-
-pub(super) const FAKECLOUD: Program = Program {
-    name: "fakecloud",
-    about: "A cloud that is not there: simulated machines, prices and faults",
-    flags: &[FLAGS, logging::FLAGS],
-    later: &TLS_LATER,
-};
-
-fn options(values: &Values) -> Result<Options, Failure> {
-    let count = |name: &str| {
-        let too_many = || Failure::Usage(format!("--{name}: is larger than 4294967295"));
-        u32::try_from(values.count(name)).map_err(|_| too_many())
-    };
-    let id = values.text("id");
-    let ordinal = id.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let number = |name| u64::try_from(values.count(name)).unwrap_or(u64::MAX);
-    let mut options = Options {
-        profile: Profile::named(values.text("seed-profile")),
-        seeds: Seeds {
-            idle: count("seed-machines")?,
-            speculative: count("seed-speculative")?,
-            spot: count("seed-spot")?,
-            configured_per_cluster: count("seed-configured-per-cluster")?,
-            cluster_total: count("seed-cluster-total")?,
-            cluster_stride: count("seed-cluster-stride")?,
-            ordinal: ordinal
-                .rsplit(|c: char| !c.is_ascii_digit())
-                .next()
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(0),
-        },
-        classes: values.path("archetypes").map(|path| archetypes(&path)).transpose()?.unwrap_or_default(),
-        density_multiplier: number("seed-density-multiplier"),
-        instant: values.switch("instant"),
-        failures_per_second: values.number("failure-rate-per-sec"),
-        random_seed: number("random-seed"),
-        ..Options::default()
-    };
-    options.latency.create = Latency::fixed(values.duration("create-latency"));
-    options.latency.configure = Latency::fixed(values.duration("configure-latency"));
-    options.latency.drain = Latency::fixed(values.duration("drain-latency"));
-    options.latency.delete = Latency::fixed(values.duration("delete-latency"));
-    let at_seconds = number("speculative-shed-at-seconds");
-    options.shed =
-        (at_seconds > 0).then(|| Shed { at_seconds, keep: values.number("speculative-shed-multiplier") });
-    let mut words = values.text("boot-command").split_whitespace().map(str::to_owned);
-    options.boot = words.next().map(|program| BootCommand { program: program.into(), args: words.collect() });
-    Ok(options.take_environment(|name| std::env::var(name).ok()))
+/// The part of the command line that names a provider.
+pub(super) fn command() -> Command {
+    Command::new("provider")
+        .about("A provider of machines")
+        .subcommand_required(true)
+        .subcommand(fakecloud::FAKECLOUD.command())
+        .subcommand(fault::FAULT.command())
 }
 
-fn archetypes(path: &std::path::Path) -> Result<Vec<Class>, Failure> {
-    let refuse =
-        |why: &dyn std::fmt::Display| Failure::Usage(format!("--archetypes {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
-    serde_saphyr::from_str(&text).map_err(|error| refuse(&error))
-}
-
-pub(super) fn run(values: &Values) -> Outcome {
-    let options = options(values)?;
-    let timeout = values.duration("transition-timeout");
-    let metrics_addr = address(values, "metrics-addr")?;
-    let mut cloud = FakeCloud::new(options).map_err(|error| Failure::Usage(error.to_string()))?.kit(|kit| {
-        kit.metrics_addr = metrics_addr;
-        if !timeout.is_zero() {
-            kit.timeouts = Timeouts::all(timeout);
-        }
-    });
-    if let Some(folder) = values.path("state") {
-        cloud = cloud.store(FileStore::open(folder)?);
+/// Runs the provider that was asked for.
+pub(super) fn run(matches: &ArgMatches) -> std::process::ExitCode {
+    match matches.subcommand() {
+        Some(("fakecloud", m)) => start(&fakecloud::FAKECLOUD, m, fakecloud::run),
+        Some(("fault", m)) => start(&fault::FAULT, m, fault::run),
+        _ => usage("unknown provider"),
     }
-    let addr: listen::Addr = address(values, "addr")?;
+}
+
+/// What the common flags say.
+struct Common {
+    /// The provider's own name.
+    name: &'static str,
+    addr: listen::Addr,
+    metrics_addr: admin::Addr,
+    transition_timeout: Option<std::time::Duration>,
+    reflection: bool,
+    seed_count: u64,
+    state: Option<std::path::PathBuf>,
+    tls: Option<Tls>,
+}
+
+impl Common {
+    fn read(values: &Values, name: &'static str) -> Result<Self, Failure> {
+        let timeout = values.duration("transition-timeout");
+        Ok(Self {
+            name,
+            addr: address(values, "addr")?,
+            metrics_addr: address(values, "metrics-addr")?,
+            transition_timeout: (!timeout.is_zero()).then_some(timeout),
+            reflection: values.switch("reflection"),
+            seed_count: u64::try_from(values.count("seed-count")).unwrap_or(u64::MAX),
+            state: values.path("state"),
+            tls: tls(values)?,
+        })
+    }
+
+    /// The limits that the kit will run with.
+    fn timeouts(&self) -> Timeouts {
+        self.transition_timeout.map_or_else(Timeouts::default, Timeouts::all)
+    }
+
+    /// Sets what the flags say about the kit.
+    fn apply(&self, kit: &mut Options) {
+        kit.name = self.name.to_owned();
+        kit.metrics_addr = self.metrics_addr.clone();
+        kit.reflection = self.reflection;
+        kit.tls.clone_from(&self.tls);
+        kit.timeouts = self.timeouts();
+    }
+
+    /// The durable store, if one is asked for.
+    fn store(&self) -> Result<Option<FileStore>, Failure> {
+        Ok(self.state.as_ref().map(FileStore::open).transpose()?)
+    }
+}
+
+/// TLS as the three flags ask for it.
+fn tls(values: &Values) -> Result<Option<Tls>, Failure> {
+    let files = Files::from_flags(values.path("tls-cert"), values.path("tls-key"), values.path("tls-ca"));
+    let refuse = |error: bigfleet_net::tls::Error| Failure::Usage(error.to_string());
+    files.map_err(refuse)?.map(Tls::load).transpose().map_err(refuse)
+}
+
+/// What hosts call their provider.
+fn label(values: &Values, name: &str) -> String {
+    Some(values.text("provider")).filter(|label| !label.is_empty()).unwrap_or(name).to_owned()
+}
+
+/// Serves a back end until a signal.
+fn serve_backend(common: &Common, backend: Arc<dyn Backend>) -> Outcome {
+    let mut options = Options::default();
+    common.apply(&mut options);
+    let store: Box<dyn Store> = match common.store()? {
+        Some(store) => Box::new(store),
+        None => Box::new(MemStore),
+    };
+    serve(common.addr.clone(), async |listener| Ok(Provider::start(listener, backend, options, store).await?))
+}
+
+/// Serves what `start` starts until a signal.
+fn serve(addr: listen::Addr, start: impl AsyncFnOnce(Listener) -> anyhow::Result<Handle>) -> Outcome {
     block_on(async {
         let mut signals = Signals::listen()?;
         let listener = listen::bind_addr(&addr).await?;
-        let mut provider = cloud.start(listener).await?;
+        let mut provider = start(listener).await?;
         ready("provider", provider.dial_addr())?;
-        if let Some(addr) = provider.kit().admin_addr().await {
-            ready("provider-metrics", addr)?;
-        }
-        tokio::select! {
-            signal = signals.next() => tracing::info!(signal, "stopping"),
-            ended = provider.kit().failed() => {
-                ended?;
-                return Err(anyhow::anyhow!("the provider ended though nobody asked it to").into());
+        let mut admin = provider.admin_bound();
+        let ended = loop {
+            tokio::select! {
+                signal = signals.next() => {
+                    tracing::info!(signal, "stopping");
+                    break Ok(());
+                }
+                ended = provider.failed() => break ended.map_err(anyhow::Error::from).and_then(|()| {
+                    Err(anyhow::anyhow!("the provider ended though nobody asked it to"))
+                }),
+                // Bound late or never when its port is taken: machines are managed all the same.
+                Some(addr) = next_bound(&mut admin) => ready("provider-metrics", addr)?,
             }
-        }
+        };
+        ended?;
         provider.shutdown().await?;
         Ok(())
     })
+}
+
+/// The next address at which the admin listener is bound.
+async fn next_bound(
+    admin: &mut Option<tokio::sync::watch::Receiver<Option<std::net::SocketAddr>>>,
+) -> Option<std::net::SocketAddr> {
+    let bound = match admin {
+        Some(bound) => bound.wait_for(Option::is_some).await.ok().and_then(|addr| *addr),
+        None => None,
+    };
+    // Said once.
+    *admin = None;
+    bound
 }

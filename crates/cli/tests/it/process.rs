@@ -18,7 +18,11 @@ pub(crate) const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// The executable, in an environment without settings of ours.
 pub(crate) fn bigfleet(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bigfleet"));
+    clean(Path::new(env!("CARGO_BIN_EXE_bigfleet")), args)
+}
+
+fn clean(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BIGFLEET_")) {
         command.env_remove(name);
     }
@@ -70,8 +74,13 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it; what it logs is appended to `log`.
     pub(crate) fn start(args: &[&str], log: &Path) -> Self {
+        Self::start_as(Path::new(env!("CARGO_BIN_EXE_bigfleet")), args, log)
+    }
+
+    /// As [`Program::start`], under another name of the executable.
+    pub(crate) fn start_as(program: &Path, args: &[&str], log: &Path) -> Self {
         let file = File::options().create(true).append(true).open(log).unwrap();
-        let mut child = bigfleet(args).stdout(Stdio::piped()).stderr(file).spawn().unwrap();
+        let mut child = clean(program, args).stdout(Stdio::piped()).stderr(file).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (tell, lines) = channel();
         std::thread::spawn(move || {

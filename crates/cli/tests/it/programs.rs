@@ -162,7 +162,7 @@ fn flags_of_later_parts_are_refused_with_the_reason() {
     const OPERATOR: [&str; 3] = ["operator", "--cluster-id=c", "--shard-addr=127.0.0.1:1"];
     all_refused(&[
         (&["shard", SHARD, "--tls-cert=a.pem"], "--tls-cert: this version has no TLS yet"),
-        (&["provider", "fakecloud", "--tls-key=a.pem"], "--tls-key: this version has no TLS yet"),
+        (&["provider", "fakecloud", "--tls-key=a.pem"], "--tls-cert, --tls-ca missing beside --tls-key"),
         (&["all-in-one", "--tls-ca=a.pem"], "--tls-ca: this version has no TLS yet"),
         (
             &["shard", SHARD, "--coordinator-addr=c:1"],

@@ -48,6 +48,13 @@ async fn owned_machines_are_certified_without_delete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_fault_provider_is_certified() {
+    let report = judged(Double::default(), &options(&[Profile::Fault], None)).await;
+    assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());
+    assert!(holds(&report, "N701"), "{}", report.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_durable_lane_certifies_the_file_store() {
     let report = judged(Double::default(), &options(&[Profile::Durable], None)).await;
     assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());

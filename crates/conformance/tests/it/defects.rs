@@ -7,6 +7,7 @@ use crate::double::{Double, failed, judged, options};
 use crate::proxy::Defect;
 
 const CLOUD: &[Profile] = &[Profile::Core, Profile::Cloud, Profile::Spot];
+const FAULT: &[Profile] = &[Profile::Fault];
 const DURABLE: &[Profile] = &[Profile::Durable];
 
 /// The defect, the behaviour that it breaks, and what may fail with it.
@@ -40,6 +41,8 @@ const SEEDED: &[(Defect, &str, &[Profile], &[&str])] = &[
     (Defect::EmptyValuesDropped, "B501", CLOUD, &["B1202"]),
     (Defect::MetadataOutliveDrain, "B502", CLOUD, &["MetadataClearedOnDrain", "B101", "B403", "B1202"]),
     (Defect::MetadataShared, "B505", CLOUD, &["B407"]),
+    (Defect::LateSuccessWins, "B704", FAULT, &[]),
+    (Defect::FailedAccepts, "B705", FAULT, &[]),
     (Defect::SpotNeverInterrupted, "B802", CLOUD, &[]),
     (Defect::SlotsHaveHosts, "B803", CLOUD, &[]),
     (Defect::DeltaLacksNewest, "B903", CLOUD, &["B905", "B907"]),

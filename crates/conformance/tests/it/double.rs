@@ -1,6 +1,7 @@
 //! Providers in this process, with a broken proxy in front when asked for.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use bigfleet_conformance::{
     Event, Launch, LaunchError, Only, Options, Outcome, Profile, Report, Running, Series, Settings, Spec,
     Subject, run,
 };
-use bigfleet_net::listen;
+use bigfleet_net::listen::{self, Listener};
 use bigfleet_provider_kit::fakecloud::{self, FakeCloud, Latencies, Latency, Seeds};
-use bigfleet_provider_kit::{FileStore, Timeouts};
+use bigfleet_provider_kit::fault::Fault;
+use bigfleet_provider_kit::{self as kit, FileStore, Handle, MemStore, Store, Timeouts};
 
 use crate::proxy::{Defect, Memory, Proxy};
 
@@ -34,9 +36,14 @@ impl Default for Double {
     }
 }
 
+enum Provider {
+    Cloud(fakecloud::Handle),
+    Fault(Handle),
+}
+
 struct Served {
     addr: String,
-    cloud: Option<fakecloud::Handle>,
+    provider: Option<Provider>,
     proxy: Option<Proxy>,
 }
 
@@ -44,9 +51,8 @@ fn io(what: &str, error: impl std::fmt::Display) -> LaunchError {
     LaunchError::Io { what: what.into(), source: std::io::Error::other(error.to_string()) }
 }
 
-#[async_trait]
-impl Launch for Double {
-    async fn start(&self, spec: &Spec) -> Result<Box<dyn Running>, LaunchError> {
+impl Double {
+    async fn cloud(&self, spec: &Spec, listener: Listener) -> Result<(Provider, SocketAddr), LaunchError> {
         let latency = self.latency;
         // Fewer slots than are asked for: short Lists keep the tests short.
         let slots = spec.seed.min(SLOTS);
@@ -56,18 +62,43 @@ impl Launch for Double {
             instant: self.instant,
             ..fakecloud::Options::default()
         };
-        let mut cloud = FakeCloud::new(options).map_err(|e| io("options", e))?.kit(|kit| {
-            if let Some(limit) = spec.transition_timeout {
-                kit.timeouts = Timeouts::all(limit);
-            }
-        });
+        let mut cloud = FakeCloud::new(options).map_err(|e| io("options", e))?;
         if let Some(path) = &spec.state {
             cloud = cloud.store(FileStore::open(path).map_err(|e| io("store", e))?);
         }
-        let listener = listen::bind("127.0.0.1:0").await.map_err(|e| io("listen", e))?;
         let cloud = cloud.start(listener).await.map_err(|e| io("start", e))?;
         cloud.control().can_delete(self.can_delete);
-        let mut addr = cloud.dial_addr().to_string();
+        let addr = cloud.dial_addr();
+        Ok((Provider::Cloud(cloud), addr))
+    }
+}
+
+/// A provider that breaks on demand.
+async fn fault(
+    spec: &Spec,
+    listener: Listener,
+    limit: Duration,
+) -> Result<(Provider, SocketAddr), LaunchError> {
+    let backend = Arc::new(Fault::new("fault", spec.seed.into(), limit));
+    let options = kit::Options { timeouts: Timeouts::all(limit), ..kit::Options::default() };
+    let store: Box<dyn Store> = match &spec.state {
+        Some(path) => Box::new(FileStore::open(path).map_err(|e| io("store", e))?),
+        None => Box::new(MemStore),
+    };
+    let handle = kit::Provider::start(listener, backend, options, store).await.map_err(|e| io("start", e))?;
+    let addr = handle.dial_addr();
+    Ok((Provider::Fault(handle), addr))
+}
+
+#[async_trait]
+impl Launch for Double {
+    async fn start(&self, spec: &Spec) -> Result<Box<dyn Running>, LaunchError> {
+        let listener = listen::bind("127.0.0.1:0").await.map_err(|e| io("listen", e))?;
+        let (provider, addr) = match spec.transition_timeout {
+            Some(limit) => fault(spec, listener, limit).await?,
+            None => self.cloud(spec, listener).await?,
+        };
+        let mut addr = addr.to_string();
         let proxy = match self.defect {
             None => None,
             Some(defect) => {
@@ -77,7 +108,7 @@ impl Launch for Double {
                 Some(proxy)
             }
         };
-        Ok(Box::new(Served { addr, cloud: Some(cloud), proxy }))
+        Ok(Box::new(Served { addr, provider: Some(provider), proxy }))
     }
 }
 
@@ -89,10 +120,11 @@ impl Running for Served {
 
     async fn kill(&mut self) -> Result<(), LaunchError> {
         self.proxy = None;
-        if let Some(cloud) = self.cloud.take() {
-            cloud.shutdown().await.map_err(|e| io("stop", e))?;
+        match self.provider.take() {
+            None => Ok(()),
+            Some(Provider::Cloud(cloud)) => cloud.shutdown().await.map_err(|e| io("stop", e)),
+            Some(Provider::Fault(fault)) => fault.shutdown().await.map_err(|e| io("stop", e)),
         }
-        Ok(())
     }
 }
 

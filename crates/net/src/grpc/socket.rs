@@ -1,26 +1,51 @@
-//! A TCP connection that can be cut from outside. The server's own graceful stop has no such end: its connections
-//! are tasks of their own and outlive it.
+//! A connection that can be cut from outside. The server's own graceful stop has no such end: its connections are tasks
+//! of their own and outlive it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
+
+use crate::tls::Peer;
+
+/// What carries the bytes.
+pub(super) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// What each request knows about its connection.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// The other end's address, where the system knows it.
+    pub remote: Option<SocketAddr>,
+    /// Who it is, on a server with TLS; `None` on one without.
+    pub peer: Option<Peer>,
+}
 
 /// Reads and writes fail once `cut` is cancelled; a waiting read is woken for it.
 pub(super) struct Socket {
-    stream: TcpStream,
+    transport: Transport,
+    connection: Connection,
     cut: CancellationToken,
     cut_wait: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, cut: CancellationToken) -> Self {
+    pub(super) fn new(transport: Transport, peer: Option<Peer>, cut: CancellationToken) -> Self {
         let cut_wait = Box::pin(cut.clone().cancelled_owned());
-        Self { stream, cut, cut_wait }
+        let tcp = match &transport {
+            Transport::Plain(tcp) => tcp,
+            Transport::Tls(tls) => tls.get_ref().0,
+        };
+        let connection = Connection { remote: tcp.peer_addr().ok(), peer };
+        Self { transport, connection, cut, cut_wait }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -33,10 +58,10 @@ fn stopping() -> io::Error {
 }
 
 impl Connected for Socket {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Connection;
 
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Connection {
+        self.connection.clone()
     }
 }
 
@@ -50,22 +75,34 @@ impl AsyncRead for Socket {
         if self.cut.is_cancelled() || self.cut_wait.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(stopping()));
         }
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check()?;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 
     fn poll_write_vectored(
@@ -74,10 +111,16 @@ impl AsyncWrite for Socket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.transport {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 }

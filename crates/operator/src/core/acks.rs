@@ -17,6 +17,8 @@ pub(super) struct Acks {
     /// To be written, by when and in which order.
     ready: BTreeMap<(UnixNanos, u64), Uid>,
     writing: HashMap<WriteId, Uid>,
+    /// How many entries have been written: those whose state [`State::is_written`].
+    written: usize,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,12 @@ enum State {
     Written,
     /// Written before the newest list of all requests began: that list shows whether it is still true.
     Doubtful,
+}
+
+impl State {
+    fn is_written(self) -> bool {
+        matches!(self, Self::Written | Self::Doubtful)
+    }
 }
 
 impl Acks {
@@ -61,6 +69,7 @@ impl Acks {
             // Written and taken back, as by a restored backup: the request waits like a new one.
             Some(entry) if entry.state == State::Doubtful => {
                 entry.state = State::Waiting;
+                self.written -= 1;
                 entry.counted = counted;
                 entry.attempts = 0;
                 self.waiting.insert(counted, request.uid.clone());
@@ -84,6 +93,7 @@ impl Acks {
     /// A request is gone, contributes nothing, or is acknowledged.
     pub(super) fn forget(&mut self, uid: &Uid) {
         if let Some(entry) = self.entries.remove(uid) {
+            self.written -= usize::from(entry.state.is_written());
             self.waiting.remove(&entry.counted);
             if let State::Ready(at) = entry.state {
                 self.ready.remove(&(at, entry.counted));
@@ -150,11 +160,15 @@ impl Acks {
         chance: &mut dyn Chance,
     ) -> Option<bool> {
         let uid = self.writing.remove(&id)?;
-        let Some(entry) = self.entries.get_mut(&uid) else {
+        // It may have been forgotten and wanted anew since: then this answer is none to what waits now.
+        let Some(entry) = self.entries.get_mut(&uid).filter(|entry| entry.state == State::Writing) else {
             return Some(result.is_ok());
         };
         match result {
-            Ok(()) => entry.state = State::Written,
+            Ok(()) => {
+                entry.state = State::Written;
+                self.written += 1;
+            }
             Err(WriteError::Gone) => {
                 self.entries.remove(&uid);
             }
@@ -180,11 +194,69 @@ impl Acks {
 
     /// How many requests are not known to be acknowledged.
     pub(super) fn pending(&self) -> usize {
-        self.entries.values().filter(|entry| !matches!(entry.state, State::Written | State::Doubtful)).count()
+        self.entries.len() - self.written
     }
 
     /// How many requests wait for a write or its answer.
     pub(super) fn depth(&self) -> usize {
         self.ready.len() + self.writing.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bigfleet_types::chance::Seeded;
+
+    const NOW: UnixNanos = UnixNanos(0);
+
+    fn wanted(uid: &str, acknowledged: bool) -> CapacityRequest {
+        CapacityRequest { uid: uid.into(), acknowledged, ..Default::default() }
+    }
+
+    fn write(acks: &mut Acks, id: u64) -> WriteId {
+        let (uid, _) = acks.next(NOW, 16).unwrap_or_else(|| panic!("a write is due"));
+        acks.writing(WriteId(id), uid);
+        WriteId(id)
+    }
+
+    #[test]
+    fn the_count_of_what_is_pending_follows_every_change() {
+        let (mut acks, mut chance) = (Acks::default(), Seeded::new(1));
+        acks.want(&wanted("a", false), 1, true);
+        acks.want(&wanted("b", false), 2, true);
+        assert_eq!(acks.pending(), 2);
+        acks.confirm(2, NOW);
+        let (first, second) = (write(&mut acks, 1), write(&mut acks, 2));
+        acks.done(first, &Ok(()), NOW, true, &mut chance);
+        assert_eq!(acks.pending(), 1);
+        acks.listing();
+        assert_eq!(acks.pending(), 1, "in doubt, it still counts as written");
+        acks.want(&wanted("a", false), 3, true);
+        assert_eq!(acks.pending(), 2, "the list has shown that it is not");
+        acks.done(second, &Err(WriteError::Gone), NOW, true, &mut chance);
+        assert_eq!(acks.pending(), 1);
+        acks.confirm(3, NOW);
+        let third = write(&mut acks, 3);
+        acks.done(third, &Ok(()), NOW, true, &mut chance);
+        assert_eq!(acks.pending(), 0);
+        acks.want(&wanted("a", true), 4, false);
+        acks.retain(|_| false);
+        assert_eq!((acks.pending(), acks.entries.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_to_a_write_that_is_out_of_date_changes_nothing() {
+        let (mut acks, mut chance) = (Acks::default(), Seeded::new(1));
+        acks.want(&wanted("a", false), 1, true);
+        acks.confirm(1, NOW);
+        let old = write(&mut acks, 1);
+        // The watch shows our own write, then that somebody took it back, and only then comes the answer.
+        acks.want(&wanted("a", true), 2, false);
+        acks.want(&wanted("a", false), 3, false);
+        acks.done(old, &Ok(()), NOW, true, &mut chance);
+        assert_eq!(acks.pending(), 1, "it waits for the next roll-up");
+        acks.confirm(3, NOW);
+        assert!(acks.next(NOW, 16).is_some());
     }
 }

@@ -40,8 +40,18 @@ pub(super) struct Demand {
 #[derive(Debug, Default)]
 struct Listing {
     aggregate: Aggregate,
-    open: Vec<Arc<CapacityRequest>>,
+    /// What it showed last of each request that counts and is not acknowledged, with the number of that event.
+    open: HashMap<Uid, (u64, Arc<CapacityRequest>)>,
     skipped: BTreeSet<Uid>,
+}
+
+impl Listing {
+    /// The list is complete: what it showed as not acknowledged, in the order of its events.
+    fn open(open: HashMap<Uid, (u64, Arc<CapacityRequest>)>) -> Vec<Arc<CapacityRequest>> {
+        let mut open: Vec<_> = open.into_values().collect();
+        open.sort_unstable_by_key(|(event, _)| *event);
+        open.into_iter().map(|(_, request)| request).collect()
+    }
 }
 
 /// One session, from Hello to its end.
@@ -103,11 +113,18 @@ impl Core {
         }
         let demand = &mut self.demand;
         match &mut demand.listing {
-            Some(listing) if change.skip.is_some() => {
-                listing.skipped.insert(request.uid.clone());
+            // The same request may come more than once before the list is complete: the last word counts.
+            Some(listing) => {
+                listing.open.remove(&request.uid);
+                listing.skipped.remove(&request.uid);
+                if change.skip.is_some() {
+                    listing.skipped.insert(request.uid.clone());
+                } else if request.acknowledged {
+                    demand.acks.forget(&request.uid);
+                } else {
+                    listing.open.insert(request.uid.clone(), (demand.events, request.clone()));
+                }
             }
-            Some(_) if request.acknowledged => demand.acks.forget(&request.uid),
-            Some(listing) => listing.open.push(request.clone()),
             None if change.skip.is_some() => demand.acks.forget(&request.uid),
             None => {
                 demand.acks.want(request, demand.events, change.changed);
@@ -148,7 +165,8 @@ impl Core {
         match &mut demand.listing {
             Some(listing) => {
                 listing.aggregate.remove(uid);
-                listing.open.retain(|request| request.uid != *uid);
+                listing.open.remove(uid);
+                listing.skipped.remove(uid);
             }
             None => {
                 demand.aggregate.remove(uid);
@@ -171,7 +189,7 @@ impl Core {
             let fresh = &demand.aggregate;
             demand.acks.retain(|uid| fresh.contains(uid));
             demand.skipped.retain(|uid, _| listing.skipped.contains(uid));
-            for request in listing.open {
+            for request in Listing::open(listing.open) {
                 demand.events += 1;
                 demand.acks.want(&request, demand.events, true);
             }

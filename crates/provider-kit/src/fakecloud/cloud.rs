@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 use tonic::Status;
 
 use super::NodeHook;
-use super::catalogue::PROVIDER;
 use super::control::{Actions, ClassKey};
 use super::knobs::{Knobs, take_next};
 use super::options::Options;
@@ -26,6 +25,7 @@ use crate::table::{Outcome, Work};
 /// The fake cloud's inside, shared by the kit and the knobs.
 pub(super) struct Cloud {
     hooks: Vec<Arc<dyn NodeHook>>,
+    label: String,
     instant: bool,
     resumes: bool,
     knobs: Mutex<Knobs>,
@@ -51,6 +51,7 @@ impl Cloud {
         let boot = options.boot.clone().map(|boot| Arc::new(boot) as Arc<dyn NodeHook>);
         Self {
             hooks: hook.into_iter().chain(boot).collect(),
+            label: options.label.clone(),
             instant: options.instant,
             resumes: options.resume,
             knobs: Mutex::new(Knobs::new(options.can_delete, options.latency)),
@@ -119,7 +120,7 @@ impl Cloud {
 
     async fn make(&self, id: &MachineId) -> Result<Created, Error> {
         self.undergo(Kind::Create, id).await?;
-        Ok(Created::host(PROVIDER, format!("host-{id}")))
+        Ok(Created::host(self.label.clone(), format!("host-{id}")))
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::boot::BootCommand;
-use super::catalogue::{Class, Profile, Seeds};
+use super::catalogue::{Class, PROVIDER, Profile, Seeds};
 use crate::instance::{Instance, Invalid};
 use crate::kind::Kind;
+use crate::seeds;
 use crate::table::Binding;
 
 /// The variable that sets how long a Create takes.
@@ -117,6 +118,10 @@ pub struct Options {
     pub profile: Profile,
     /// Machines of the default shapes. Default none.
     pub seeds: Seeds,
+    /// Slots `seed-N`, a quarter each of on-demand and spot in two zones. Default none.
+    pub slots: u64,
+    /// The provider's name in hosts. Default `fakecloud`.
+    pub label: String,
     /// A catalogue of one's own, beside the others.
     pub classes: Vec<Class>,
     /// Allocatable cpu, memory and ephemeral storage of the default shapes and `classes`, times this. Default 1.
@@ -144,6 +149,8 @@ impl Default for Options {
         Self {
             profile: Profile::None,
             seeds: Seeds::default(),
+            slots: 0,
+            label: PROVIDER.into(),
             classes: Vec::new(),
             density_multiplier: 1,
             instant: false,
@@ -218,9 +225,16 @@ impl Options {
 
     pub(super) fn seeds(&self) -> (Vec<Instance>, Vec<(Instance, Binding)>) {
         let mut instances = self.profile.instances();
+        instances.extend(seeds::quarters("seed", self.slots));
         instances.extend(self.seeds.instances(self.density_multiplier));
         instances.extend(self.classes.iter().flat_map(|class| class.instances(self.density_multiplier)));
-        (instances, self.seeds.bound(self.density_multiplier))
+        let mut bound = self.seeds.bound(self.density_multiplier);
+        for instance in instances.iter_mut().chain(bound.iter_mut().map(|(instance, _)| instance)) {
+            if let Some(host) = &mut instance.host {
+                host.provider.clone_from(&self.label);
+            }
+        }
+        (instances, bound)
     }
 }
 

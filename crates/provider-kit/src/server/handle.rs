@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bigfleet_net::admin::{self, BuildInfo, Pages, Readiness, Supervised};
 use bigfleet_net::listen::Listener;
+use bigfleet_net::metrics::gauge;
 use bigfleet_net::{grpc, limits};
 use bigfleet_proto::v1alpha1::capacity_provider_server::CapacityProviderServer;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService as _;
 
 use super::service::Service;
 use super::{Options, Provider, StartError};
@@ -87,6 +89,14 @@ impl Provider {
         let build = BuildInfo::this("provider");
         build.register(&mut registry);
         let (metrics_addr, grace) = (options.metrics_addr.clone(), options.shutdown_grace);
+        let (reflection, tls) = (options.reflection, options.tls.clone());
+        let secure = gauge(&mut registry, "bigfleet_transport_secure", "1 with TLS, 0 in plaintext");
+        secure.set(i64::from(tls.is_some()));
+        if tls.is_none() {
+            tracing::warn!(
+                "no TLS: whoever reaches the port may move machines; run on a trusted network only"
+            );
+        }
         let provider = Self::open(backend, faults, options, store, &mut registry).await?;
         provider.add_all_bound(bound).await?;
 
@@ -97,7 +107,16 @@ impl Provider {
             .max_decoding_message_size(limits::PROVIDER_REQUEST_BYTES)
             .max_encoding_message_size(limits::LIST_BYTES);
         let stop = CancellationToken::new();
-        let server = grpc::Server::new(listener).add_service(service).add_service(health_service);
+        let mut server =
+            grpc::Server::new(listener).tls(tls).add_service(service).add_service(health_service);
+        if reflection {
+            let schema = || {
+                tonic_reflection::server::Builder::configure()
+                    .register_encoded_file_descriptor_set(bigfleet_proto::FILE_DESCRIPTOR_SET)
+                    .with_service_name(CapacityProviderServer::<Service>::NAME)
+            };
+            server = server.add_service(schema().build_v1()?).add_service(schema().build_v1alpha()?);
+        }
         let serving = Some(tokio::spawn(server.serve(stop.clone(), grace)));
         tokio::spawn({
             let stop = stop.clone();
@@ -190,6 +209,12 @@ impl Handle {
     /// Waits until the admin listener of [`Options::metrics_addr`] is bound; `None` when there is none.
     pub async fn admin_addr(&mut self) -> Option<SocketAddr> {
         self.admin.as_mut()?.wait_bound().await
+    }
+
+    /// Follows where the admin listener is bound; `None` when there is none.
+    #[must_use]
+    pub fn admin_bound(&self) -> Option<tokio::sync::watch::Receiver<Option<SocketAddr>>> {
+        Some(self.admin.as_ref()?.bound())
     }
 
     /// Waits until the server ends by itself, which it should not.

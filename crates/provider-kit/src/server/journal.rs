@@ -213,14 +213,14 @@ impl Writer {
 
 /// Lets one line a minute through.
 #[derive(Debug, Default)]
-struct Seldom {
+pub(super) struct Seldom {
     last: Option<Instant>,
     unsaid: u64,
 }
 
 impl Seldom {
     /// Whether to say it now: how often it was not said since the last time.
-    fn pass(&mut self, now: Instant) -> Option<u64> {
+    pub(super) fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < SAY_EVERY) {
             self.unsaid += 1;
             return None;

@@ -1,16 +1,34 @@
 //! Keeping the table in step with the back end, and changes that come from the provider's side.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use bigfleet_types::MachineId;
+use futures::FutureExt as _;
 use tokio::time::timeout;
 
 use super::{NotStored, Provider, StartError};
+use crate::backend;
 use crate::instance::{Instance, Invalid};
 use crate::table::{Binding, Change, Table};
 
 /// Machines whose changes are stored together.
 const CHUNK: usize = 1024;
+
+/// Why the back end's machines are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum DescribeError {
+    /// It says so itself.
+    #[error("the back end cannot describe its machines: {0}")]
+    Refused(#[from] backend::Error),
+    /// It took too long.
+    #[error("the back end did not describe its machines within {0:?}")]
+    Timeout(Duration),
+    /// It panicked.
+    #[error("the back end panicked while it described its machines; its log says where")]
+    Panic,
+}
 
 /// What one look at the back end brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,13 +40,24 @@ pub struct Reconciled {
 }
 
 impl Provider {
+    /// What the back end has. A panic in it is an answer like any other: the next look comes.
+    async fn described(&self) -> Result<Vec<Instance>, DescribeError> {
+        let limit = self.shared.options.reconcile_timeout;
+        let describe = AssertUnwindSafe(async { self.shared.backend.describe().await }).catch_unwind();
+        match timeout(limit, describe).await {
+            Ok(Ok(described)) => Ok(described?),
+            Ok(Err(_panic)) => {
+                self.shared.metrics.panics.inc();
+                Err(DescribeError::Panic)
+            }
+            Err(_elapsed) => Err(DescribeError::Timeout(limit)),
+        }
+    }
+
     /// The first look: any invalid instance stops the start.
     pub(super) async fn seed(&self) -> Result<(), StartError> {
-        let limit = self.shared.options.reconcile_timeout;
         let as_of = self.revision();
-        let instances = timeout(limit, self.shared.backend.describe())
-            .await
-            .map_err(|_| StartError::DescribeTimeout(limit))??;
+        let instances = self.described().await?;
         let mut ids = BTreeSet::new();
         for instance in &instances {
             let id = instance.validate(self.shared.options.require_zone)?;
@@ -60,12 +89,8 @@ impl Provider {
 
     async fn look(&self) -> Result<Reconciled, String> {
         let _one_at_a_time = self.shared.reconciling.lock().await;
-        let limit = self.shared.options.reconcile_timeout;
         let as_of = self.revision();
-        let described = timeout(limit, self.shared.backend.describe())
-            .await
-            .map_err(|_| format!("the back end did not answer within {limit:?}"))?
-            .map_err(|error| error.to_string())?;
+        let described = self.described().await.map_err(|error| error.to_string())?;
         let (mut named, mut seen, mut valid) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut invalid = 0;
         for instance in described {
@@ -216,11 +241,7 @@ impl Provider {
     /// # Errors
     /// In words, when the back end does not answer, describes it wrongly, or the store refuses.
     pub async fn repair(&self, id: &str) -> Result<bool, String> {
-        let limit = self.shared.options.reconcile_timeout;
-        let described = timeout(limit, self.shared.backend.describe())
-            .await
-            .map_err(|_| format!("the back end did not answer within {limit:?}"))?
-            .map_err(|error| error.to_string())?;
+        let described = self.described().await.map_err(|error| error.to_string())?;
         let Some(instance) = described.into_iter().find(|instance| instance.id == id) else {
             return Ok(false);
         };
@@ -232,7 +253,7 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use async_trait::async_trait;
     use futures::poll;

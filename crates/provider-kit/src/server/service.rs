@@ -57,13 +57,14 @@ impl Service {
         Ok(Response::new(self.wire(ack)))
     }
 
-    /// A call refused by its shape, on the same path as all others.
+    /// A call refused before it is looked into, on the same path as all others.
     async fn refuse<T: Send + 'static>(
         &self,
         method: Method,
-        malformed: Malformed,
+        reason: impl Into<Status>,
     ) -> Result<Response<T>, Status> {
-        self.serve(method, String::new(), async move { Err(Status::from(malformed)) }).await
+        let reason = reason.into();
+        self.serve(method, String::new(), async move { Err(reason) }).await
     }
 
     fn wire(&self, ack: Ack) -> pb::TransitionAck {
@@ -79,7 +80,11 @@ impl CapacityProvider for Service {
         &self,
         request: Request<pb::CreateRequest>,
     ) -> Result<Response<pb::TransitionAck>, Status> {
-        match shape::create(request.into_inner()) {
+        let (_, extensions, request) = request.into_parts();
+        if let Err(denied) = self.0.shared.policy.moves(&extensions, Method::Create, &request.shard_id) {
+            return self.refuse(Method::Create, denied).await;
+        }
+        match shape::create(request) {
             Ok(call) => self.change(Method::Create, call, None).await,
             Err(malformed) => self.refuse(Method::Create, malformed).await,
         }
@@ -89,14 +94,22 @@ impl CapacityProvider for Service {
         &self,
         request: Request<pb::ConfigureRequest>,
     ) -> Result<Response<pb::TransitionAck>, Status> {
-        match shape::configure(request.into_inner()) {
+        let (_, extensions, request) = request.into_parts();
+        if let Err(denied) = self.0.shared.policy.moves(&extensions, Method::Configure, &request.shard_id) {
+            return self.refuse(Method::Configure, denied).await;
+        }
+        match shape::configure(request) {
             Ok((call, blob)) => self.change(Method::Configure, call, Some(blob)).await,
             Err(malformed) => self.refuse(Method::Configure, malformed).await,
         }
     }
 
     async fn drain(&self, request: Request<pb::DrainRequest>) -> Result<Response<pb::TransitionAck>, Status> {
-        match shape::drain(request.into_inner()) {
+        let (_, extensions, request) = request.into_parts();
+        if let Err(denied) = self.0.shared.policy.moves(&extensions, Method::Drain, &request.shard_id) {
+            return self.refuse(Method::Drain, denied).await;
+        }
+        match shape::drain(request) {
             Ok(call) => self.change(Method::Drain, call, None).await,
             Err(malformed) => self.refuse(Method::Drain, malformed).await,
         }
@@ -106,13 +119,20 @@ impl CapacityProvider for Service {
         &self,
         request: Request<pb::DeleteRequest>,
     ) -> Result<Response<pb::TransitionAck>, Status> {
-        match shape::delete(request.into_inner()) {
+        let (_, extensions, request) = request.into_parts();
+        if let Err(denied) = self.0.shared.policy.moves(&extensions, Method::Delete, &request.shard_id) {
+            return self.refuse(Method::Delete, denied).await;
+        }
+        match shape::delete(request) {
             Ok(call) => self.change(Method::Delete, call, None).await,
             Err(malformed) => self.refuse(Method::Delete, malformed).await,
         }
     }
 
     async fn get(&self, request: Request<pb::MachineRef>) -> Result<Response<pb::Machine>, Status> {
+        if let Err(denied) = self.0.shared.policy.looks(request.extensions(), Method::Get) {
+            return self.refuse(Method::Get, denied).await;
+        }
         let id = request.into_inner().id;
         let provider = self.0.clone();
         let found = self
@@ -129,12 +149,18 @@ impl CapacityProvider for Service {
     }
 
     async fn list(&self, request: Request<pb::ListFilter>) -> Result<Response<pb::MachineList>, Status> {
+        if let Err(denied) = self.0.shared.policy.looks(request.extensions(), Method::List) {
+            return self.refuse(Method::List, denied).await;
+        }
         let filter = request.into_inner();
         let provider = self.0.clone();
         let page = self
             .serve(Method::List, String::new(), async move {
                 let (states, limit) = shape::filter(&filter)?;
-                Ok(provider.shared.journal.read().list(&states, limit, &filter.since_revision))
+                let cursor = &filter.since_revision;
+                let list = |start| provider.shared.journal.read().list(&states, limit, cursor, start);
+                let rotates = limit > 0 && cursor.is_empty();
+                Ok(if rotates { provider.shared.turns.take(&states, list) } else { list(0) })
             })
             .await?;
         let faults = &self.0.shared.faults;
@@ -145,7 +171,7 @@ impl CapacityProvider for Service {
         });
         let list = pb::MachineList {
             machines: machines.collect(),
-            revision: page.revision.to_string().into(),
+            revision: page.cursor.into(),
             removed_ids: page.removed,
         };
         Ok(Response::new(faults.list(list)))

@@ -13,10 +13,14 @@ use crate::backend::{Backend, Error, Operation};
 use crate::blob::Blob;
 use crate::kind::Kind;
 use crate::scrub::scrub;
-use crate::table::{Outcome, Work};
+use crate::table::{Failure, Outcome, Work};
 
 /// Pause before the result of work is offered to a failing store again.
 const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Why a Configure that a restart interrupted fails.
+pub(super) const INTERRUPTED_CONFIGURE: &str = "Configure was interrupted by a restart of the provider, which does not \
+     keep bootstrap blobs; replace the machine";
 
 /// How work begins.
 #[derive(Debug)]
@@ -52,9 +56,9 @@ impl Provider {
                 Ok(Ok(result)) => result,
                 Ok(Err(_panic)) => {
                     shared.metrics.panics.inc();
-                    Err(format!("the back end panicked in {}", work.kind))
+                    Err(format!("the back end panicked in {}", work.kind).into())
                 }
-                Err(_elapsed) => Err(format!("time-out: {} took longer than {limit:?}", work.kind)),
+                Err(_elapsed) => Err(format!("timeout: {} took longer than {limit:?}", work.kind).into()),
             }
         };
         let result = tokio::select! {
@@ -65,11 +69,11 @@ impl Provider {
         self.end(&work, result).await;
     }
 
-    async fn end(&self, work: &Work, result: Result<Outcome, String>) {
+    async fn end(&self, work: &Work, result: Result<Outcome, Failure>) {
         let shared = &self.shared;
         let id = &work.machine_id;
-        if let Err(reason) = &result {
-            tracing::warn!(machine = %id, kind = %work.kind, operation = work.operation_id, %reason, "work failed");
+        if let Err(Failure { reason, .. }) = &result {
+            tracing::warn!(machine = %id, kind = %work.kind, operation = work.operation_id, reason, "work failed");
         }
         let outcome = if result.is_ok() { "succeeded" } else { "failed" };
         loop {
@@ -114,18 +118,14 @@ impl Provider {
 }
 
 /// One piece of work. Errors come back fit for `last_error`.
-async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Outcome, String> {
+async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Outcome, Failure> {
     let blob = match begin {
         Begin::Fresh(blob) => blob.unwrap_or_default(),
         Begin::Resumed if work.kind == Kind::Configure => {
-            return Err(
-                "Configure was interrupted by a restart of the provider, which does not keep bootstrap \
-                        blobs; replace the machine"
-                    .to_owned(),
-            );
+            return Err(INTERRUPTED_CONFIGURE.into());
         }
         Begin::Resumed => {
-            return backend.resume(work).await.map_err(|error| scrub(&error.to_string(), None));
+            return backend.resume(work).await.map_err(|error| failure(&error, None));
         }
     };
     let operation = Operation {
@@ -134,7 +134,7 @@ async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Out
         operation_id: &work.operation_id,
         grace_seconds: work.grace_seconds,
     };
-    let clean = |error: Error| scrub(&error.to_string(), Some(&blob));
+    let clean = |error: Error| failure(&error, Some(&blob));
     match work.kind {
         Kind::Create => Ok(backend.create(operation).await.map_err(clean)?.into()),
         Kind::Configure => {
@@ -145,4 +145,8 @@ async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Out
         Kind::Drain => backend.drain(operation).await.map(|()| Outcome::Drained).map_err(clean),
         Kind::Delete => backend.delete(operation).await.map(|()| Outcome::Deleted).map_err(clean),
     }
+}
+
+fn failure(error: &Error, blob: Option<&Blob>) -> Failure {
+    Failure { reason: scrub(&error.to_string(), blob), untouched: error.is_untouched() }
 }

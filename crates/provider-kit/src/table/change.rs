@@ -23,6 +23,9 @@ pub struct Change {
     /// Removals up to this revision are forgotten.
     #[prost(uint64, tag = "6")]
     pub horizon: u64,
+    /// What tells the cursors of this table from those of others; 0 for no news.
+    #[prost(uint64, tag = "7")]
+    pub identity: u64,
 }
 
 /// A machine and what the kit remembers of its operations.
@@ -40,6 +43,9 @@ pub struct StoredMachine {
     /// The grace of the latest Drain, in seconds.
     #[prost(int64, tag = "4")]
     pub grace_seconds: i64,
+    /// Whether it failed in a Create that made nothing.
+    #[prost(bool, tag = "5")]
+    pub untouched: bool,
 }
 
 /// An operation id.

@@ -22,6 +22,9 @@ impl Table {
             return Some(self.change(described(instance), None));
         };
         let hostless = instance.host.is_none();
+        if known.state == MachineState::Failed && known.untouched && hostless {
+            return Some(self.change(described(instance), None));
+        }
         if let Some(as_of) = as_of
             && hostless
             && known.revision <= as_of

@@ -221,6 +221,21 @@ impl Outcome {
     }
 }
 
+/// How work ended badly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Why, for `last_error`.
+    pub reason: String,
+    /// Whether it was a Create that made nothing.
+    pub untouched: bool,
+}
+
+impl<T: Into<String>> From<T> for Failure {
+    fn from(reason: T) -> Self {
+        Self { reason: reason.into(), untouched: false }
+    }
+}
+
 impl Table {
     /// Judges one call: fence, existence, repeat, position, in this order.
     pub fn plan(&mut self, call: &Call, checks: &dyn Checks) -> Plan {
@@ -322,7 +337,7 @@ impl Table {
     }
 
     /// Plans the end of work. `None` when the machine has moved on meanwhile: the result is stale.
-    pub fn plan_end(&mut self, work: &Work, result: Result<Outcome, String>) -> Option<Change> {
+    pub fn plan_end(&mut self, work: &Work, result: Result<Outcome, Failure>) -> Option<Change> {
         let record = self.records.get(&work.machine_id)?;
         let current = record.state == work.kind.transitional()
             && record.operation(work.kind) == Some(work.operation_id.as_str());
@@ -358,7 +373,10 @@ impl Table {
             Ok(outcome) => {
                 record.fail(&format!("the back end ended a {} as a {}", work.kind, outcome.kind()));
             }
-            Err(reason) => record.fail(&reason),
+            Err(Failure { reason, untouched }) => {
+                record.fail(&reason);
+                record.untouched = untouched && work.kind == Kind::Create;
+            }
         }
         Some(self.change(record, None))
     }

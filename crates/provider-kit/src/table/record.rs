@@ -18,6 +18,8 @@ pub struct Record {
     pub(super) revision: u64,
     pub(super) operations: [Option<String>; 4],
     pub(super) grace_seconds: i64,
+    /// Failed in a Create that made nothing.
+    pub(super) untouched: bool,
 }
 
 impl Record {
@@ -30,6 +32,7 @@ impl Record {
             revision: 0,
             operations: [const { None }; 4],
             grace_seconds: 0,
+            untouched: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl Record {
             revision: self.revision,
             operations: operations.collect(),
             grace_seconds: self.grace_seconds,
+            untouched: self.untouched,
         }
     }
 
@@ -152,6 +156,7 @@ impl Record {
             revision: stored.revision,
             operations,
             grace_seconds: stored.grace_seconds,
+            untouched: stored.untouched,
             machine: Arc::new(machine),
         };
         Ok((id, record))

@@ -95,7 +95,7 @@ async fn a_time_out_kills_the_whole_process_group() {
     let (child, grandchild) = (read(dir.path(), "child"), read(dir.path(), "grandchild"));
     assert!(alive(grandchild.trim()));
     let failed = cloud.settled("idle-0", Failed).await;
-    assert!(failed.last_error.contains("time-out: Configure"), "{}", failed.last_error);
+    assert!(failed.last_error.contains("timeout: Configure"), "{}", failed.last_error);
     for pid in [child, grandchild] {
         eventually("the process is gone", async || (!alive(pid.trim())).then_some(())).await;
     }

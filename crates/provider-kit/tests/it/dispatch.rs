@@ -123,7 +123,7 @@ async fn call(client: &Client, kind: Kind, id: &str) -> Code {
 async fn malformed_requests_name_the_field() {
     let cloud = start(options()).await;
     let client = &cloud.client;
-    let big: BTreeMap<String, String> = [("k".into(), "v".repeat(64 * 1024))].into();
+    let big: BTreeMap<String, String> = [("k".into(), "v".repeat(4 << 20))].into();
     let mut wrong_state = pb::ListFilter::default();
     wrong_state.states.push(99);
     let answers = [

@@ -70,7 +70,10 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(addr: &str, shard: &str, epoch: i64) -> Self {
-        let channel = channel::connect_lazy(addr, &channel::Options::default()).unwrap();
+        Self::over(channel::connect_lazy(addr, &channel::Options::default()).unwrap(), shard, epoch)
+    }
+
+    pub(crate) fn over(channel: Channel, shard: &str, epoch: i64) -> Self {
         let grpc = CapacityProviderClient::new(channel)
             .max_decoding_message_size(bigfleet_net::limits::LIST_BYTES)
             .max_encoding_message_size(bigfleet_net::limits::LIST_BYTES);

@@ -10,3 +10,4 @@ mod knobs;
 mod list;
 mod model;
 mod serving;
+mod tls;

@@ -54,7 +54,9 @@ struct Moody {
 #[async_trait]
 impl Backend for Moody {
     async fn describe(&self) -> Result<Vec<Instance>, Error> {
-        Ok(self.instances.lock().unwrap().clone())
+        let described = self.instances.lock().unwrap().clone();
+        assert!(described.iter().all(|i| i.instance_type != "panic"), "on purpose");
+        Ok(described)
     }
 
     async fn create(&self, operation: Operation<'_>) -> Result<Created, Error> {
@@ -62,6 +64,7 @@ impl Backend for Moody {
             "nameless" => Ok(Created::host("", "")),
             "panics" => panic!("on purpose"),
             "slow" => std::future::pending().await,
+            "no-quota" => Err(Error::untouched("no quota left")),
             id => Ok(Created::host("moody", id)),
         }
     }
@@ -110,7 +113,7 @@ async fn work_that_goes_wrong_fails_the_machine_and_says_why() {
     let (_, handle) = start(["nameless", "panics", "panics-early", "slow", "fine"].map(slot).to_vec()).await;
     let handle = handle.unwrap();
     let client = Client::connect(&handle.dial_addr().to_string(), "s", 1);
-    for (id, words) in [("nameless", "without a name"), ("panics", "panicked"), ("slow", "time-out")] {
+    for (id, words) in [("nameless", "without a name"), ("panics", "panicked"), ("slow", "timeout")] {
         client.create(id).await.unwrap();
         let failed = eventually(id, async || {
             Some(client.get(id).await.unwrap()).filter(|m| m.state == number(Failed))
@@ -168,4 +171,73 @@ async fn an_impossible_machine_stops_the_start_but_not_a_later_look() {
     provider.reconcile().await.unwrap();
     assert_eq!(state("host"), Some(number(Failed)));
     handle.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_back_end_that_panics_while_it_is_asked_is_asked_again() {
+    let (backend, handle) = start(vec![slot("a")]).await;
+    let handle = handle.unwrap();
+    let provider = handle.provider();
+    *backend.instances.lock().unwrap() = vec![Instance { instance_type: "panic".into(), ..slot("a") }];
+    assert!(provider.reconcile().await.unwrap_err().contains("panicked"));
+    let mut metrics = String::new();
+    prometheus_client::encoding::text::encode(&mut metrics, &handle.pages().registry).unwrap();
+    assert!(metrics.contains("bigfleet_provider_panics_total 1\n"), "{metrics}");
+    *backend.instances.lock().unwrap() = vec![slot("a"), slot("b")];
+    assert_eq!(provider.reconcile().await.unwrap().changed, 1);
+    handle.shutdown().await.unwrap();
+
+    let (_, refused) = start(vec![Instance { instance_type: "panic".into(), ..slot("a") }]).await;
+    assert!(refused.unwrap_err().to_string().contains("panicked"), "at the start it is fatal");
+}
+
+#[tokio::test]
+async fn a_create_that_made_nothing_is_repaired_by_the_next_look_and_no_other() {
+    let (backend, handle) = start(["no-quota", "nameless"].map(slot).to_vec()).await;
+    let handle = handle.unwrap();
+    let (provider, client) = (handle.provider(), Client::connect(&handle.dial_addr().to_string(), "s", 1));
+    for id in ["no-quota", "nameless"] {
+        client.create(id).await.unwrap();
+        eventually(id, async || (client.get(id).await.unwrap().state == number(Failed)).then_some(())).await;
+    }
+    assert_eq!(client.get("no-quota").await.unwrap().last_error, "no quota left");
+    *backend.instances.lock().unwrap() = vec![slot("nameless")];
+    provider.reconcile().await.unwrap();
+    assert_eq!(client.get("no-quota").await.unwrap().state, number(Failed), "the back end does not show it");
+    *backend.instances.lock().unwrap() = ["no-quota", "nameless"].map(slot).to_vec();
+    assert_eq!(provider.reconcile().await.unwrap().changed, 1);
+    let repaired = client.get("no-quota").await.unwrap();
+    assert_eq!((repaired.state, repaired.last_error.as_str()), (number(Speculative), ""));
+    assert_eq!(client.get("nameless").await.unwrap().state, number(Failed));
+    handle.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_schema_is_told_by_flag_only() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+    for on in [true, false] {
+        let cloud = serve(FakeCloud::new(options()).unwrap().kit(|kit| kit.reflection = on)).await;
+        let addr = cloud.handle.dial_addr().to_string();
+        let channel =
+            bigfleet_net::channel::connect_lazy(&addr, &bigfleet_net::channel::Options::default()).unwrap();
+        let ask = ServerReflectionRequest {
+            message_request: Some(MessageRequest::FileContainingSymbol(
+                "bigfleet.v1alpha1.CapacityProvider".into(),
+            )),
+            ..ServerReflectionRequest::default()
+        };
+        let answer =
+            ServerReflectionClient::new(channel).server_reflection_info(futures::stream::iter([ask])).await;
+        if on {
+            let first: ServerReflectionResponse =
+                answer.unwrap().into_inner().message().await.unwrap().unwrap();
+            assert!(matches!(first.message_response, Some(MessageResponse::FileDescriptorResponse(_))));
+        } else {
+            assert_eq!(answer.unwrap_err().code(), tonic::Code::Unimplemented);
+        }
+        cloud.stop().await;
+    }
 }
