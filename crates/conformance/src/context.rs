@@ -1,5 +1,6 @@
 //! What a probe has at hand: a recorded client of one provider, machines to try things on, and patience.
 
+mod callers;
 mod calls;
 mod lives;
 mod machines;
@@ -10,14 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bigfleet_net::{channel, limits};
-use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
 use bigfleet_types::chance::Seeded;
-use tonic::transport::Channel;
 
-use crate::check::{Check, Stop};
+use crate::check::Check;
 use crate::launch::Launch;
 use crate::record::{Exchange, Log};
+use crate::run::Options;
 
 pub(crate) use calls::{CLUSTER, Kind, Token, metadata, token};
 pub(crate) use waits::{rest, transitional};
@@ -69,12 +68,19 @@ pub(crate) struct Run {
     used: Mutex<BTreeSet<String>>,
     /// Machines of this run that rest in Idle because they cannot be given back.
     spare: Mutex<Vec<String>>,
+    callers: callers::Callers,
 }
 
 impl Run {
     /// A run that began at this Unix time in milliseconds.
     pub(crate) fn new(unix_millis: u128) -> Self {
         Self { tag: format!("{unix_millis:x}-{:x}", std::process::id()), ..Self::default() }
+    }
+
+    /// What the same run knows of another provider: nothing.
+    fn elsewhere(&self) -> Self {
+        let n = self.names.fetch_add(1, Ordering::Relaxed);
+        Self { tag: format!("{}-{n}", self.tag), ..Self::default() }
     }
 }
 
@@ -88,7 +94,8 @@ pub(crate) struct Programs {
 /// One behaviour's view of one provider.
 pub(crate) struct Context {
     addr: String,
-    grpc: CapacityProviderClient<Channel>,
+    grpc: callers::Client,
+    authority: callers::Trust,
     log: Arc<Log>,
     run: Arc<Run>,
     programs: Programs,
@@ -101,13 +108,6 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn dial(addr: &str) -> Result<CapacityProviderClient<Channel>, channel::Error> {
-    let channel = channel::connect_lazy(addr, &channel::Options::default())?;
-    Ok(CapacityProviderClient::new(channel)
-        .max_decoding_message_size(limits::LIST_BYTES)
-        .max_encoding_message_size(limits::LIST_BYTES))
-}
-
 impl Context {
     /// A view of the provider at `addr`. Must run on a tokio runtime; connects at the first call.
     ///
@@ -117,16 +117,18 @@ impl Context {
         addr: &str,
         run: &Arc<Run>,
         programs: &Programs,
-        settings: &Settings,
+        options: &Options,
         features: Features,
-    ) -> Result<Self, channel::Error> {
+    ) -> Check<Self> {
+        let authority = options.authority.clone();
         Ok(Self {
             addr: addr.to_owned(),
-            grpc: dial(addr)?,
+            grpc: callers::reader(addr, authority.as_deref())?,
+            authority,
             log: Arc::default(),
             run: Arc::clone(run),
             programs: programs.clone(),
-            settings: settings.clone(),
+            settings: options.settings.clone(),
             features,
             picked: Mutex::default(),
         })
@@ -134,13 +136,13 @@ impl Context {
 
     /// The same view of another provider; calls go into the same record.
     pub(crate) fn at(&self, addr: &str) -> Check<Self> {
-        let grpc = dial(addr).map_err(|error| Stop::Unseen(error.to_string()))?;
         Ok(Self {
             addr: addr.to_owned(),
-            grpc,
+            grpc: callers::reader(addr, self.authority.as_deref())?,
+            authority: self.authority.clone(),
             log: Arc::clone(&self.log),
             // Machines of another provider are other machines.
-            run: Arc::default(),
+            run: Arc::new(self.run.elsewhere()),
             programs: self.programs.clone(),
             settings: self.settings.clone(),
             features: self.features,
@@ -153,12 +155,6 @@ impl Context {
         let mut other = self.at(&self.addr)?;
         other.run = Arc::clone(&self.run);
         Ok(other)
-    }
-
-    /// A bare connection to the same provider, for services beside its own.
-    pub(crate) fn channel(&self) -> Check<Channel> {
-        channel::connect_lazy(&self.addr, &channel::Options::default())
-            .map_err(|error| Stop::Unseen(error.to_string()))
     }
 
     /// The calls so far, forgotten afterwards.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bigfleet_net::tls::Files;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
@@ -103,6 +104,7 @@ pub trait Running: Send {
 pub struct Program {
     words: Vec<String>,
     logs: PathBuf,
+    tls: Option<Files>,
     started: AtomicU32,
 }
 
@@ -112,7 +114,14 @@ impl Program {
     #[must_use]
     pub fn new(words: Vec<String>, logs: &Path) -> Option<Self> {
         let named = !words.is_empty();
-        named.then(|| Self { words, logs: logs.to_owned(), started: AtomicU32::new(0) })
+        named.then(|| Self { words, logs: logs.to_owned(), tls: None, started: AtomicU32::new(0) })
+    }
+
+    /// Serves under TLS with these files, given to the program by `--tls-cert`, `--tls-key` and `--tls-ca`.
+    #[must_use]
+    pub fn tls(mut self, files: Files) -> Self {
+        self.tls = Some(files);
+        self
     }
 
     /// The flags that a lane adds.
@@ -150,6 +159,7 @@ impl Launch for Program {
         let child = Command::new(&program)
             .args(self.words.iter().skip(1))
             .args(Self::flags(spec, addr))
+            .args(self.tls.iter().flat_map(tls_flags))
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
@@ -175,6 +185,11 @@ impl Launch for Program {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+fn tls_flags(files: &Files) -> [String; 3] {
+    [("cert", &files.cert), ("key", &files.key), ("ca", &files.ca)]
+        .map(|(name, path)| format!("--tls-{name}={}", path.display()))
 }
 
 fn tail(log: &Path) -> String {

@@ -10,6 +10,7 @@
 //!
 //! Everything that a behaviour sends and receives is recorded, and shown when it fails.
 
+mod authority;
 mod behaviour;
 mod check;
 mod context;
@@ -19,6 +20,7 @@ mod record;
 mod report;
 mod run;
 
+pub use authority::{Authority, AuthorityError};
 pub use behaviour::{Behaviour, Feature, Lane, Only, Profile, Series, UnknownProfile};
 pub use context::Settings;
 pub use family::all as behaviours;

@@ -100,6 +100,8 @@ pub struct Report {
     pub only: Option<String>,
     /// When it began, in seconds since 1970.
     pub unix_seconds: u64,
+    /// Whether it ran under TLS.
+    pub tls: bool,
     /// Where chance began.
     pub random_seed: u64,
     /// Optional features.
@@ -214,6 +216,7 @@ pub(crate) mod tests {
             profiles,
             only: None,
             unix_seconds: 1_800_000_000,
+            tls: false,
             random_seed: 1,
             probes: Probes { delete: Some(true), ..Probes::default() },
             findings,

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bigfleet_net::channel;
 use bigfleet_proto::v1alpha1 as pb;
 use pb::MachineState as S;
 use tonic::Code;
 
+use crate::authority::Authority;
 use crate::behaviour::{Behaviour, Feature, Lane, Only, Profile};
 use crate::check::{Check, Stop, code, ok};
 use crate::context::{Context, Features, Programs, Run, Settings, transitional};
@@ -41,7 +41,7 @@ pub enum Subject {
 }
 
 /// What is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The claims. `cloud`, `spot` and `bare-metal` bring `core` with them.
     pub profiles: BTreeSet<Profile>,
@@ -49,14 +49,16 @@ pub struct Options {
     pub only: Option<Only>,
     /// Patience and sizes.
     pub settings: Settings,
+    /// Mints a certificate for each shard id, and so runs everything under TLS; plaintext when `None`.
+    pub authority: Option<Arc<Authority>>,
 }
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The target is no address.
-    #[error(transparent)]
-    Address(#[from] channel::Error),
+    #[error("{0}; nothing was tested")]
+    Address(String),
     /// The provider was not started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -149,6 +151,7 @@ pub async fn run(
         profiles,
         only,
         unix_seconds: began.as_secs(),
+        tls: options.authority.is_some(),
         random_seed: options.settings.random_seed,
         probes: suite.probes,
         findings: suite.findings,
@@ -230,8 +233,10 @@ impl Suite<'_> {
         }
     }
 
-    fn context(&self, addr: &str, features: Features) -> Result<Context, channel::Error> {
-        Context::new(addr, &self.run, &self.programs, &self.options.settings, features)
+    fn context(&self, addr: &str, features: Features) -> Result<Context, Error> {
+        Context::new(addr, &self.run, &self.programs, self.options, features).map_err(|stop| match stop {
+            Stop::Broken(why) | Stop::Unseen(why) | Stop::NotApplicable(why) => Error::Address(why),
+        })
     }
 
     /// What the first lane found stands; later lanes may run other programs.

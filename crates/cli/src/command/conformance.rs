@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bigfleet_conformance::{
-    Event, Launch, Only, Options, Outcome as Found, Profile, Program as Provider, Report, Series, Settings,
-    Subject, Verdict, behaviours, run as run_suite,
+    Authority, Event, Launch, Only, Options, Outcome as Found, Profile, Program as Provider, Report, Series,
+    Settings, Subject, Verdict, behaviours, run as run_suite,
 };
 
-use super::{Failure, Outcome, TLS_LATER, block_on, print};
-use crate::config::{Flag, Kind, Program, Values};
+use super::{Failure, Outcome, block_on, print};
+use crate::config::{Flag, Kind, Later, Program, Values};
 use crate::logging;
 
+const MINTED: &str = "the suite mints a certificate for each shard id; name the authority with --tls-ca and --tls-ca-key, or say --tls";
 /// The status of a run that certifies nothing and saw nothing broken.
 const INCOMPLETE: u8 = 3;
 
@@ -61,6 +62,24 @@ const FLAGS: &[Flag] = &[
         help: "Print every behaviour with its profiles and its clause, and test nothing",
     },
     Flag {
+        name: "tls",
+        kind: Kind::Bool,
+        default: Some("false"),
+        help: "Run --exec under mutual TLS, with an authority made for the run",
+    },
+    Flag {
+        name: "tls-ca",
+        kind: Kind::Path,
+        default: Some(""),
+        help: "The test authority that the provider trusts (PEM); a client certificate is minted for each shard id",
+    },
+    Flag {
+        name: "tls-ca-key",
+        kind: Kind::Path,
+        default: Some(""),
+        help: "The private key of --tls-ca (PEM)",
+    },
+    Flag {
         name: "settle-timeout",
         kind: Kind::PositiveDuration,
         default: Some("30s"),
@@ -85,7 +104,7 @@ pub(super) const PROGRAM: Program = Program {
     name: "conformance",
     about: "Test a provider against the contract: exit 0 certified, 1 failed, 3 incomplete",
     flags: &[FLAGS, logging::FLAGS],
-    later: &TLS_LATER,
+    later: &[Later { name: "tls-cert", reason: MINTED }, Later { name: "tls-key", reason: MINTED }],
 };
 
 fn options(values: &Values) -> Result<Options, Failure> {
@@ -106,19 +125,48 @@ fn options(values: &Values) -> Result<Options, Failure> {
         random_seed: u64::try_from(values.count("random-seed")).unwrap_or(u64::MAX),
         ..Settings::default()
     };
-    Ok(Options { profiles, only: (!only.is_empty()).then(|| Only::new(only)), settings })
+    Ok(Options { profiles, only: (!only.is_empty()).then(|| Only::new(only)), settings, authority: None })
 }
 
-fn program(flag: &str, line: &str, logs: &Path) -> Result<Arc<dyn Launch>, Failure> {
+fn authority(values: &Values, out: &Path) -> Result<Option<Arc<Authority>>, Failure> {
+    let folder = out.join("tls");
+    let made = match (values.path("tls-ca"), values.path("tls-ca-key"), values.switch("tls")) {
+        (None, None, false) => return Ok(None),
+        (None, None, true) if values.text("exec").is_empty() => {
+            return Err(Failure::Usage(
+                "--tls: a provider at --target trusts an authority of its own; name it with --tls-ca and --tls-ca-key"
+                    .to_owned(),
+            ));
+        }
+        (None, None, true) => Authority::generate(&folder),
+        (Some(ca), Some(key), _) => Authority::load(&ca, &key, &folder),
+        _ => {
+            return Err(Failure::Usage(
+                "--tls-ca, --tls-ca-key: certificates are minted with both of them or not at all".to_owned(),
+            ));
+        }
+    };
+    Ok(Some(Arc::new(made.map_err(|error| Failure::Usage(format!("--tls-ca, --tls-ca-key: {error}")))?)))
+}
+
+fn program(
+    flag: &str,
+    line: &str,
+    logs: &Path,
+    authority: Option<&Authority>,
+) -> Result<Arc<dyn Launch>, Failure> {
     let words =
         shlex::split(line).ok_or_else(|| Failure::Usage(format!("--{flag} {line:?}: a quote is open")))?;
-    match Provider::new(words, logs) {
-        Some(program) => Ok(Arc::new(program)),
-        None => Err(Failure::Usage(format!("--{flag} {line:?}: names no program"))),
+    let Some(program) = Provider::new(words, logs) else {
+        return Err(Failure::Usage(format!("--{flag} {line:?}: names no program")));
+    };
+    match authority {
+        Some(authority) => Ok(Arc::new(program.tls(authority.server().map_err(anyhow::Error::from)?))),
+        None => Ok(Arc::new(program)),
     }
 }
 
-fn subject(values: &Values, out: &Path) -> Result<Subject, Failure> {
+fn subject(values: &Values, out: &Path, authority: Option<&Authority>) -> Result<Subject, Failure> {
     let (target, exec, fault) = (values.text("target"), values.text("exec"), values.text("fault-exec"));
     match (target, exec) {
         ("", "") => Err(Failure::Usage("--target or --exec: one of them says what to test".to_owned())),
@@ -128,10 +176,10 @@ fn subject(values: &Values, out: &Path) -> Result<Subject, Failure> {
                 .to_owned(),
         )),
         ("", line) => {
-            let program = program("exec", line, out)?;
+            let program = program("exec", line, out, authority)?;
             let fault = match fault {
                 "" => Arc::clone(&program),
-                line => self::program("fault-exec", line, &fault_logs(out)?)?,
+                line => self::program("fault-exec", line, &fault_logs(out)?, authority)?,
             };
             Ok(Subject::Program { program, fault, name: line.to_owned() })
         }
@@ -149,10 +197,11 @@ pub(super) fn run(values: &Values) -> Outcome {
     if values.switch("list") {
         return print(&listing());
     }
-    let options = options(values)?;
+    let mut options = options(values)?;
     let out = values.path("out").unwrap_or_else(|| ".".into());
     std::fs::create_dir_all(&out).with_context(|| format!("--out: cannot make {}", out.display()))?;
-    let subject = subject(values, &out)?;
+    options.authority = authority(values, &out)?;
+    let subject = subject(values, &out, options.authority.as_deref())?;
     block_on(async {
         let report = run_suite(&subject, &options, &mut progress).await.map_err(anyhow::Error::from)?;
         write(&out, &report)?;

@@ -74,6 +74,23 @@ fn a_part_is_incomplete_and_so_is_an_address_without_its_command() {
 }
 
 #[test]
+fn under_tls_every_shard_has_a_certificate_of_its_own() {
+    let out = tempfile::tempdir().unwrap();
+    let some = ["--tls", "--only", "FullLifecycle,B302,B308,B401,N308"];
+    let done = certify(out.path(), &provider("fakecloud"), &some);
+    assert_eq!(done.status.code(), Some(3), "{}{}", stderr(&done), stdout(&done));
+    let text = stdout(&done);
+    for words in [
+        "fakecloud, mutual TLS",
+        "does not apply B308: under TLS it is refused, see N308",
+        "extension  2 passed, 0 failed, 0 skipped, 1 do not apply",
+        "N-ids      1 passed",
+    ] {
+        assert!(text.contains(words), "{words:?} not in\n{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_tested_is_refused_before_anything_starts() {
     let out = tempfile::tempdir().unwrap();
     let folder = out.path().join("report");
@@ -85,6 +102,9 @@ fn what_cannot_be_tested_is_refused_before_anything_starts() {
         (&["--target", "h:1", "--profile", "core,moon"], "\"moon\" is no profile"),
         (&["--target", "h:1", "--profile", ","], "names no profile"),
         (&["--exec", "an 'open quote"], "a quote is open"),
+        (&["--target", "h:1", "--tls"], "trusts an authority of its own"),
+        (&["--target", "h:1", "--tls-ca", "ca.crt"], "both of them or not at all"),
+        (&["--target", "h:1", "--tls-cert", "x"], "mints a certificate for each shard id"),
     ] {
         let mut all = vec!["conformance", "--out", folder];
         all.extend(words);

@@ -77,6 +77,8 @@ impl Context {
     }
 
     pub(crate) async fn create_as(&self, id: &str, token: &Token) -> Answer<pb::TransitionAck> {
+        let caller = self.caller(token)?;
+        let token = &caller.token;
         let request = pb::CreateRequest {
             machine_id: id.to_owned(),
             shard_id: token.shard.clone(),
@@ -84,7 +86,27 @@ impl Context {
             sequence_number: token.sequence,
         };
         let sent = format!("Create machine_id={id:?} {}", token.shown());
-        self.recorded(sent, self.grpc.clone().create(request), record::ack).await
+        let answer = self.recorded(sent, caller.grpc.clone().create(request), record::ack).await;
+        self.answered(caller);
+        answer
+    }
+
+    /// Under TLS: a Create over the connection of `shard`, whatever its token says.
+    pub(crate) async fn create_over(
+        &self,
+        shard: &str,
+        id: &str,
+        token: &Token,
+    ) -> Answer<pb::TransitionAck> {
+        let request = pb::CreateRequest {
+            machine_id: id.to_owned(),
+            shard_id: token.shard.clone(),
+            shard_epoch: token.epoch,
+            sequence_number: token.sequence,
+        };
+        let sent = format!("Create as {shard:?} machine_id={id:?} {}", token.shown());
+        let mut grpc = self.client_of(shard)?;
+        self.recorded(sent, grpc.create(request), record::ack).await
     }
 
     pub(crate) async fn configure_as(
@@ -95,6 +117,8 @@ impl Context {
         blob: &[u8],
         token: &Token,
     ) -> Answer<pb::TransitionAck> {
+        let caller = self.caller(token)?;
+        let token = &caller.token;
         let request = pb::ConfigureRequest {
             machine_id: id.to_owned(),
             cluster_id: cluster.to_owned(),
@@ -110,10 +134,14 @@ impl Context {
             record::cut(&format!("{metadata:?}"), 200),
             token.shown()
         );
-        self.recorded(sent, self.grpc.clone().configure(request), record::ack).await
+        let answer = self.recorded(sent, caller.grpc.clone().configure(request), record::ack).await;
+        self.answered(caller);
+        answer
     }
 
     pub(crate) async fn drain_as(&self, id: &str, grace: i64, token: &Token) -> Answer<pb::TransitionAck> {
+        let caller = self.caller(token)?;
+        let token = &caller.token;
         let request = pb::DrainRequest {
             machine_id: id.to_owned(),
             grace_period_seconds: grace,
@@ -122,10 +150,14 @@ impl Context {
             sequence_number: token.sequence,
         };
         let sent = format!("Drain machine_id={id:?} grace_period_seconds={grace} {}", token.shown());
-        self.recorded(sent, self.grpc.clone().drain(request), record::ack).await
+        let answer = self.recorded(sent, caller.grpc.clone().drain(request), record::ack).await;
+        self.answered(caller);
+        answer
     }
 
     pub(crate) async fn delete_as(&self, id: &str, token: &Token) -> Answer<pb::TransitionAck> {
+        let caller = self.caller(token)?;
+        let token = &caller.token;
         let request = pb::DeleteRequest {
             machine_id: id.to_owned(),
             shard_id: token.shard.clone(),
@@ -133,7 +165,9 @@ impl Context {
             sequence_number: token.sequence,
         };
         let sent = format!("Delete machine_id={id:?} {}", token.shown());
-        self.recorded(sent, self.grpc.clone().delete(request), record::ack).await
+        let answer = self.recorded(sent, caller.grpc.clone().delete(request), record::ack).await;
+        self.answered(caller);
+        answer
     }
 
     /// Any of the four, with a cluster and metadata that do not matter.

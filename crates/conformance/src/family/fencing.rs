@@ -6,7 +6,7 @@ use pb::MachineState as S;
 use tonic::Code;
 
 use crate::behaviour::{Behaviour, behaviours};
-use crate::check::{Check, answers, code, ensure, equal, fenced, ok, refused};
+use crate::check::{Check, Stop, answers, code, ensure, equal, fenced, ok, refused};
 use crate::context::{Context, Kind, Token, token};
 
 pub(super) const TABLE: &[Behaviour] = behaviours![Extension, Core:
@@ -150,6 +150,9 @@ async fn fence_before_repeat(c: &Context, kind: Kind, id: &str, shard: &str, tar
 }
 
 async fn zero_token_passes(c: &Context) -> Check {
+    if c.secured() {
+        return Err(Stop::NotApplicable("under TLS it is refused, see N308".into()));
+    }
     let (id, shard) = (c.speculative().await?, c.unique("b308"));
     ok("Create without a token", c.create(&id).await)?;
     ok("the same again", c.create(&id).await)?;

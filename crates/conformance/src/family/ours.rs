@@ -52,6 +52,9 @@ pub(super) const TABLE: &[Behaviour] = behaviours![Ours, Core:
     "N111" [Core] => health;
         "The gRPC health service says SERVING for the provider's service."
         "Serve grpc.health.v1 on the same port."
+    "N308" [Core] => only_the_named_shard;
+        "Under TLS a call without a shard id, or with another one than its certificate names, is refused."
+        "Compare shard_id with the caller's identity before anything else; the zero token is for plaintext."
     "N112" [Spot] => spot_is_there;
         "A provider that claims spot has a SPOT machine."
         "Leave the claim out, or seed a SPOT offer."
@@ -188,6 +191,19 @@ async fn health(c: &Context) -> Check {
     let answer = HealthClient::new(c.channel()?).check(HealthCheckRequest { service }).await;
     let status = ok("health check", answer)?.into_inner().status();
     equal("health of the service", &status, &ServingStatus::Serving)
+}
+
+async fn only_the_named_shard(c: &Context) -> Check {
+    if !c.secured() {
+        return Err(Stop::NotApplicable("callers have no certificates on plaintext".into()));
+    }
+    let (id, shard) = (c.speculative().await?, c.unique("n308"));
+    for foreign in [Token::default(), token("conformance-foreign", 1, 1)] {
+        let what = format!("Create as {shard} with {foreign:?}");
+        let answer = c.create_over(&shard, &id, &foreign).await;
+        answers(&what, &answer, &[Code::PermissionDenied, Code::Unauthenticated])?;
+    }
+    c.stays(&id, S::Speculative).await
 }
 
 async fn spot_is_there(c: &Context) -> Check {

@@ -23,7 +23,7 @@ pub(super) fn write(report: &Report) -> String {
     }
     say("");
     let names: Vec<_> = report.profiles.iter().map(|p| p.name()).collect();
-    say(&format!("provider   {}", report.subject));
+    say(&format!("provider   {}{}", report.subject, if report.tls { ", mutual TLS" } else { "" }));
     say(&format!("profiles   {}", names.join(", ")));
     let shown = |name: &str, found: Option<bool>| {
         found.map(|found| format!("{name} {}", if found { "yes" } else { "no" }))

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bigfleet_conformance::{
-    Error, Event, Lane, Launch, Outcome, Profile, Report, Series, Spec, Subject, Verdict, behaviours, run,
+    Authority, Error, Event, Lane, Launch, Options, Outcome, Profile, Report, Series, Spec, Subject, Verdict,
+    behaviours, run,
 };
+use bigfleet_net::tls::Tls;
 use bigfleet_provider_kit::fakecloud::Latency;
 
 use crate::double::{Double, failed, judged, options, skipped};
@@ -45,6 +47,20 @@ async fn owned_machines_are_certified_without_delete() {
     assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());
     assert_eq!(report.probes.delete, Some(false));
     assert!(holds(&report, "N113"), "{}", report.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fakecloud_is_certified_under_tls_where_the_zero_token_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Arc::new(Authority::generate(folder.path()).unwrap());
+    let tls = Some(Tls::load(authority.server().unwrap()).unwrap());
+    let options = Options { authority: Some(authority), ..options(&CLOUD, None) };
+    let report = judged(Double { tls, ..Double::default() }, &options).await;
+    assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());
+    assert!(report.tls);
+    let b308 = report.findings.iter().find(|f| f.id == "B308").unwrap();
+    assert!(matches!(b308.outcome, Outcome::NotApplicable(_)), "{b308:?}");
+    assert!(holds(&report, "N308"), "{}", report.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use bigfleet_conformance::{
     Subject, run,
 };
 use bigfleet_net::listen::{self, Listener};
+use bigfleet_net::tls::Tls;
 use bigfleet_provider_kit::fakecloud::{self, FakeCloud, Latencies, Latency, Seeds};
 use bigfleet_provider_kit::fault::Fault;
 use bigfleet_provider_kit::{self as kit, FileStore, Handle, MemStore, Store, Timeouts};
@@ -25,6 +26,7 @@ pub(crate) struct Double {
     pub(crate) latency: Latency,
     pub(crate) instant: bool,
     pub(crate) can_delete: bool,
+    pub(crate) tls: Option<Tls>,
     pub(crate) defect: Option<Defect>,
     pub(crate) memory: Arc<Memory>,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Double {
 impl Default for Double {
     fn default() -> Self {
         let latency = Latency { min_ms: 2, max_ms: 6 };
-        Self { latency, instant: false, can_delete: true, defect: None, memory: Arc::default() }
+        Self { latency, instant: false, can_delete: true, tls: None, defect: None, memory: Arc::default() }
     }
 }
 
@@ -63,6 +65,9 @@ impl Double {
             ..fakecloud::Options::default()
         };
         let mut cloud = FakeCloud::new(options).map_err(|e| io("options", e))?;
+        if let Some(tls) = self.tls.clone() {
+            cloud = cloud.kit(|kit| kit.tls = Some(tls));
+        }
         if let Some(path) = &spec.state {
             cloud = cloud.store(FileStore::open(path).map_err(|e| io("store", e))?);
         }
@@ -134,6 +139,7 @@ pub(crate) fn options(profiles: &[Profile], only: Option<&str>) -> Options {
         profiles: profiles.iter().copied().collect(),
         only: only.map(Only::new),
         settings: Settings { window: Duration::from_millis(60), scale_seed: 600, ..Settings::default() },
+        ..Options::default()
     }
 }
 
