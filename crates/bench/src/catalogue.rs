@@ -1,5 +1,7 @@
 //! The realistic catalogue: kinds of workloads as they run in large fleets, by how often each occurs.
 
+use bigfleet_types::{Family, PenaltyBucket, Quantity};
+
 /// Resources of one pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
@@ -206,4 +208,10 @@ impl Archetype {
     pub fn gang_fits_machine(&self) -> bool {
         self.gang.is_some_and(|(_, most)| most <= self.pods_per_node)
     }
+}
+
+/// The bucket of a penalty in dollars.
+#[must_use]
+pub fn penalty(dollars: i64) -> PenaltyBucket {
+    PenaltyBucket::from_dollars(Quantity::from_nano(i128::from(dollars) * 1_000_000_000, Family::Decimal))
 }

@@ -11,6 +11,11 @@ use bigfleet_types::{
 
 use crate::workload::START;
 
+/// A cluster by number.
+pub(crate) fn cluster(number: impl std::fmt::Display) -> ClusterId {
+    ClusterId::trusted(format!("cluster-{number:0>5}"))
+}
+
 /// What machines of one kind and place have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {

@@ -5,10 +5,13 @@
 //! numbers that it must have; a wrong generator fails instead of flattering.
 
 pub mod catalogue;
+pub mod compare;
 pub mod instructions;
 pub mod measure;
+pub mod page;
 pub mod realistic;
 pub mod report;
+pub mod results;
 pub mod sizing;
 pub mod synthetic;
 pub mod timing;
@@ -32,11 +35,29 @@ pub enum Measured {
 
 /// The workloads that run when nothing is chosen, in order. The fleet of 5m is left out: it takes minutes.
 pub fn usual() -> impl Iterator<Item = &'static str> {
-    let fleets = ["5k", "50k", "500k", "aggregated", "aggregated-ramp"];
-    let changes =
-        ["incremental-50k-0", "incremental-50k-10", "incremental-50k-1000", "incremental-50k-100000"];
-    fleets.into_iter().chain(changes).chain(published::NAMES).chain(timing::NAMES)
+    FLEETS.into_iter().chain(INCREMENTAL).chain(published::NAMES).chain(timing::names())
 }
+
+/// The workload that only runs by its own name.
+pub const LARGEST: &str = "5m";
+
+/// Whole fleets.
+const FLEETS: [&str; 5] = ["5k", "50k", "500k", "aggregated", "aggregated-ramp"];
+
+/// Fleets of which so many rows change from round to round.
+const INCREMENTAL: [&str; 11] = [
+    "incremental-5k-0",
+    "incremental-5k-10",
+    "incremental-5k-1000",
+    "incremental-50k-0",
+    "incremental-50k-10",
+    "incremental-50k-1000",
+    "incremental-50k-100000",
+    "incremental-500k-0",
+    "incremental-500k-10",
+    "incremental-500k-1000",
+    "incremental-500k-100000",
+];
 
 /// Measures one workload by name.
 ///
@@ -48,7 +69,7 @@ pub fn measured(name: &str, how: measure::Effortful) -> Result<Measured> {
     }
     let Some(workload) = workload::by_name(name) else {
         let known: Vec<_> = usual().collect();
-        bail!("there is no workload {name:?}; known are {}, 5m and dev-50", known.join(", "));
+        bail!("there is no workload {name:?}; known are {}, {LARGEST} and dev-50", known.join(", "));
     };
     Ok(Measured::Fleet(Box::new(measure::measure(&*workload, how)?)))
 }

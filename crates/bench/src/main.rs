@@ -1,15 +1,17 @@
 //! `bigfleet-bench`: counts instructions, and measures one workload after the other, each in a process of its own, so that none finds memory or
 //! caches as another left them.
 
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 use bigfleet_bench::measure::Effortful;
-use bigfleet_bench::report::cpu;
-use bigfleet_bench::{Measured, instructions, measured, usual};
+use bigfleet_bench::page::rewritten;
+use bigfleet_bench::results::Results;
+use bigfleet_bench::{LARGEST, Measured, instructions, measured, usual};
 
 /// Measures BigFleet.
 #[derive(Debug, Parser)]
@@ -36,6 +38,10 @@ enum Run {
         #[arg(long, hide = true)]
         least: bool,
     },
+    /// Measures everything, or what is named, and writes the numbers and the tables of the page.
+    All(All),
+    /// Writes the tables of the page anew, from the numbers that were measured last.
+    Page(Files),
     /// Counts the instructions of small benches and compares them with committed numbers (needs valgrind).
     Instructions {
         /// The committed numbers.
@@ -56,12 +62,46 @@ enum Run {
     },
 }
 
+/// Where numbers and tables go.
+#[derive(Debug, clap::Args)]
+struct Files {
+    /// The numbers: one JSON object a row and line.
+    #[arg(long, default_value = "crates/bench/results.jsonl")]
+    results: PathBuf,
+    /// The page with the tables.
+    #[arg(long, default_value = "docs/benchmarks.md")]
+    page: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct All {
+    /// Write the files; without it only the tables are printed.
+    #[arg(long)]
+    write: bool,
+    /// The fleet of 24 million machines, too; it takes minutes and 8 GB.
+    #[arg(long)]
+    with_5m: bool,
+    /// Only these rows; the others stay as they were.
+    #[arg(long)]
+    workload: Vec<String>,
+    /// Measure as little as possible; for tests of the benchmark.
+    #[arg(long, hide = true)]
+    least: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Run::Engine { profile, workload, json, least } => match profile.or(workload) {
             Some(name) => one(&name, json, least),
-            None => usual().try_for_each(|name| alone(name, json, least)),
+            None => usual().try_for_each(|name| {
+                print!("{}", alone(name, json, least)?);
+                Ok(())
+            }),
         },
+        Run::All(all) => measure_all(&all),
+        Run::Page(files) => Results::read(&files.results).and_then(|results| write_page(&files, &results)),
         Run::Instructions { file, update } => {
             instructions::check(&file, update).map(|table| print!("{table}"))
         }
@@ -84,26 +124,67 @@ fn one(name: &str, json: bool, least: bool) -> Result<()> {
         println!("{}", serde_json::to_string(&measured).context("cannot print the report")?);
         return Ok(());
     }
-    let (lines, commit) = match &measured {
-        Measured::Fleet(report) => (report.lines(), &report.commit),
-        Measured::Other(timing) => (timing.lines(), &timing.commit),
+    let (lines, place) = match &measured {
+        Measured::Fleet(report) => (report.lines(), &report.place),
+        Measured::Other(timing) => (timing.lines(), &timing.place),
     };
-    println!("{name} on {} at {commit}", cpu());
+    println!("{name} on {} at {}", place.cpu, place.commit);
     for (name, value) in lines {
         println!("  {name:<22} {value}");
     }
     Ok(())
 }
 
-/// Measures a workload in a process of its own.
-fn alone(name: &str, json: bool, least: bool) -> Result<()> {
+/// Measures a workload in a process of its own. Gives what it printed.
+fn alone(name: &str, json: bool, least: bool) -> Result<String> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(this);
-    command.args(["engine", "--workload", name]);
+    command.args(["engine", "--workload", name]).stderr(Stdio::inherit());
     command.args(json.then_some("--json")).args(least.then_some("--least"));
-    let status = command.status().context("cannot start this program again")?;
-    if !status.success() {
-        bail!("{name} failed");
+    let output = command.output().context("cannot start this program again")?;
+    if !output.status.success() {
+        bail!("{name} failed ({})", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{name} printed something that is no text"))
+}
+
+/// Measures one row after the other. One that fails keeps its last numbers, and the others are still measured.
+fn measure_all(all: &All) -> Result<()> {
+    let mut names: Vec<String> = all.workload.clone();
+    if names.is_empty() {
+        names = usual().map(str::to_owned).collect();
+    }
+    if all.with_5m {
+        names.push(LARGEST.to_owned());
+    }
+    let mut results = Results::read(&all.files.results)?;
+    let mut failed = Vec::new();
+    for (number, name) in (1..).zip(&names) {
+        eprintln!("{number} of {}: {name}", names.len());
+        let row = alone(name, true, all.least).and_then(|line| Ok(serde_json::from_str(&line)?));
+        match row.and_then(|row| results.put(row)) {
+            Ok(()) => {}
+            Err(error) => failed.push(format!("{name}: {error:#}")),
+        }
+    }
+    if all.write {
+        let file = &all.files.results;
+        fs::write(file, results.text()).with_context(|| format!("cannot write {}", file.display()))?;
+        write_page(&all.files, &results)?;
+    } else {
+        print!("{}", rewritten(&page_text(&all.files)?, &results)?);
+    }
+    if !failed.is_empty() {
+        bail!("{} of {} rows keep their last numbers:\n{}", failed.len(), names.len(), failed.join("\n"));
     }
     Ok(())
+}
+
+fn page_text(files: &Files) -> Result<String> {
+    fs::read_to_string(&files.page).with_context(|| format!("cannot read {}", files.page.display()))
+}
+
+fn write_page(files: &Files, results: &Results) -> Result<()> {
+    let page = rewritten(&page_text(files)?, results)?;
+    fs::write(&files.page, page).with_context(|| format!("cannot write {}", files.page.display()))
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bigfleet_engine::{Decisions, Effort, Engine, Event, Phase};
 use bigfleet_types::UnixNanos;
 
+use crate::compare::{Recorded, Timed};
 use crate::report::Report;
 use crate::sizing::Tally;
 use crate::workload::{Changed, ROLLUP, START, Workload};
@@ -55,6 +56,10 @@ pub fn measure(workload: &dyn Workload, how: Effortful) -> Result<Report> {
             workload.name()
         );
     }
+    let recorded = workload.recorded();
+    // What is about later decisions needs one first decision.
+    let later = |recorded: Recorded| matches!(recorded.timed, Timed::Warm | Timed::WarmP99);
+    let most_cold = if recorded.is_some_and(later) { 1 } else { how.cold };
     let mut report = Report::new(workload.name(), &made);
     report.rss_bytes_per_record = Some(rss_after.saturating_sub(rss_before) / made.records().max(1));
     report.actions = actions;
@@ -68,7 +73,7 @@ pub fn measure(workload: &dyn Workload, how: Effortful) -> Result<Report> {
     let mut cold = vec![(first.took, first.phases)];
     drop(first.decisions);
     let start = Instant::now();
-    while cold.len() < how.cold && start.elapsed() < how.budget {
+    while cold.len() < most_cold && start.elapsed() < how.budget {
         let (mut engine, _, _) = filled(workload)?;
         let pass = decide(&mut engine, START);
         ensure!(pass.decisions.actions.len() as u64 == actions, "two equal fleets took different actions");
@@ -81,7 +86,7 @@ pub fn measure(workload: &dyn Workload, how: Effortful) -> Result<Report> {
     report.cold_full_min_ms = millis(cold[0].0);
     report.cold_full_max_ms = millis(cold[cold.len() - 1].0);
     report.phase_ms = named(phases);
-    if let Some(recorded) = workload.recorded() {
+    if let Some(recorded) = recorded {
         report.compare(recorded);
     }
     Ok(report)
@@ -186,8 +191,17 @@ pub(crate) fn to_f64(count: u64) -> f64 {
 
 /// Bytes of this process that are in memory.
 fn rss() -> Result<u64> {
+    memory("VmRSS:")
+}
+
+/// Bytes of this process that were in memory when it had most.
+pub(crate) fn peak_rss() -> Result<u64> {
+    memory("VmHWM:")
+}
+
+fn memory(name: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    Ok(kilobytes.context("/proc/self/status has no VmRSS")? * 1024)
+    Ok(kilobytes.with_context(|| format!("/proc/self/status has no {name}"))? * 1024)
 }

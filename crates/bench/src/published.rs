@@ -5,6 +5,9 @@ mod gangs;
 mod late;
 mod six;
 
+use bigfleet_engine::Phase;
+
+use crate::compare::{Recorded, Timed};
 use crate::synthetic::Synthetic;
 
 /// The names of all of them, in the order in which they run.
@@ -36,11 +39,18 @@ pub(crate) const NAMES: [&str; 22] = [
 /// The benchmark of a name.
 pub(crate) fn by_name(name: &str) -> Option<Synthetic> {
     Some(match name {
-        "cycle-steady-1k" => cycle::steady(name, 1_000, "none"),
-        "cycle-steady-10k" => cycle::steady(name, 10_000, "none"),
-        "cycle-steady-50k" => cycle::steady(name, 50_000, "245 ms, with reconcile"),
-        "cycle-steady-100k" => cycle::steady(name, 100_000, "412 ms, with reconcile"),
-        "cycle-steady-500k" => cycle::steady(name, 500_000, "2150 ms, with reconcile"),
+        "cycle-steady-1k" => cycle::steady(name, 1_000, Recorded::none(Timed::Cold, "none")),
+        "cycle-steady-10k" => cycle::steady(name, 10_000, Recorded::none(Timed::Cold, "none")),
+        "cycle-steady-50k" => {
+            cycle::steady(name, 50_000, laptop(245.0, "245 ms on a laptop, with reconcile"))
+        }
+        "cycle-steady-100k" => {
+            cycle::steady(name, 100_000, laptop(412.0, "412 ms on a laptop, with reconcile"))
+        }
+        "cycle-steady-500k" => {
+            let recorded = laptop(2150.0, "2150 ms on a laptop, with reconcile").target(20.0);
+            cycle::steady(name, 500_000, recorded)
+        }
         "cycle-phase-dump" => cycle::phase_dump(name),
         "p1-realistic-50k" => six::realistic(name, false),
         "p1-realistic-all-same" => six::realistic(name, true),
@@ -54,11 +64,28 @@ pub(crate) fn by_name(name: &str) -> Option<Synthetic> {
         "p3-high-demand" => cycle::high_demand(name),
         "p3-all-kept" => cycle::all_kept(name),
         "inv-snapshot" => cycle::snapshot(name),
-        "gang-choice-100" => gangs::choice(name, 2_580, 100, "0.2 ms scanned, 0.08 ms indexed: a floor"),
-        "gang-choice-1000" => gangs::choice(name, 42_680, 1_000, "41 ms scanned, 1.1 ms indexed: a floor"),
-        "gang-choice-10000" => {
-            gangs::choice(name, 776_000, 10_000, "7100 ms scanned, 21 ms indexed: a floor")
+        "gang-choice-100" => {
+            gangs::choice(name, 2_580, 100, floor(0.08, "a floor: 0.08 ms with bitmaps, 0.2 ms by scanning"))
         }
+        "gang-choice-1000" => {
+            gangs::choice(name, 42_680, 1_000, floor(1.1, "a floor: 1.1 ms with bitmaps, 41 ms by scanning"))
+        }
+        "gang-choice-10000" => gangs::choice(
+            name,
+            776_000,
+            10_000,
+            floor(21.0, "a floor: 21 ms with bitmaps, 7.1 s by scanning"),
+        ),
         _ => return None,
     })
+}
+
+/// Of one full cycle.
+fn laptop(ms: f64, number: &'static str) -> Recorded {
+    Recorded::ms(Timed::Cold, ms, number)
+}
+
+/// Of the choice alone, with nothing of an engine around it.
+fn floor(ms: f64, number: &'static str) -> Recorded {
+    Recorded::ms(Timed::Phase(Phase::Phase1), ms, number)
 }

@@ -8,9 +8,11 @@ mod machines;
 mod tables;
 
 use bigfleet_engine::Event;
-use bigfleet_types::{ClusterId, ResourceName, Resources};
+use bigfleet_types::{ResourceName, Resources};
 
 use crate::catalogue::GPU;
+use crate::compare::{Recorded, Timed};
+use crate::factory::cluster;
 use crate::sizing::{CardinalityError, Profile, Sizing, Tally, check};
 use crate::workload::{Changed, Emit, START, Workload};
 
@@ -42,10 +44,6 @@ impl Realistic {
         Self { name: name.to_owned(), changes: Some(rows), ..Self::new(profile) }
     }
 
-    fn cluster(number: u64) -> ClusterId {
-        ClusterId::trusted(format!("cluster-{number:05}"))
-    }
-
     fn plan(&self, cluster: u64) -> Plan {
         Plan::of(&self.sizing, self.profile.clusters, cluster)
     }
@@ -65,13 +63,9 @@ impl Workload for Realistic {
             for gang in &plan.gangs {
                 made.gangs[gang.kind] += 1;
             }
-            let cluster = Self::cluster(number);
-            emit(Event::Demand {
-                cluster: cluster.clone(),
-                rows: plan.needs(&self.tables, number, 0),
-                at: START,
-            });
-            emit(Event::Heard(cluster));
+            let id = cluster(number);
+            emit(Event::Demand { cluster: id.clone(), rows: plan.needs(&self.tables, number, 0), at: START });
+            emit(Event::Heard(id));
         }
         check(self.profile, &made)?;
         Ok(made)
@@ -90,15 +84,37 @@ impl Workload for Realistic {
                 changed.rows += plan.rows();
                 changed.changed += part;
                 let rows = plan.needs_changing(&self.tables, number, round, part);
-                emit(Event::Demand { cluster: Self::cluster(number), rows, at: START });
+                emit(Event::Demand { cluster: cluster(number), rows, at: START });
                 continue;
             }
             changed.rows += plan.rows();
             changed.changed += plan.changed(round);
             let rows = plan.needs(&self.tables, number, round);
-            emit(Event::Demand { cluster: Self::cluster(number), rows, at: START });
+            emit(Event::Demand { cluster: cluster(number), rows, at: START });
         }
         changed
+    }
+
+    fn recorded(&self) -> Option<Recorded> {
+        let cold = |number| Recorded::none(Timed::Cold, number);
+        let later = Recorded::none(Timed::WarmP99, "none");
+        Some(match (self.profile.name, self.changes) {
+            ("5k", None) => {
+                Recorded::ms(Timed::Cold, 128.0, "a cycle's p99 in the bucket from 128 to 256 ms").target(2.0)
+            }
+            ("50k", None) => {
+                Recorded::ms(Timed::Cold, 2048.0, "a cycle's p99 in the bucket from 2.05 to 4.1 s")
+                    .target(20.0)
+            }
+            ("500k", None) => cold("none: projected 10 s, gate 100 s").target(300.0),
+            ("5m", None) => cold("none").target(4000.0),
+            ("5k", Some(..=1_000)) => later.target(0.3),
+            ("50k", Some(..=1_000)) => later.target(2.0),
+            ("500k", Some(..=10_000)) => later.target(15.0),
+            ("5m", Some(..=100_000)) => later.target(100.0),
+            (_, Some(_)) => later,
+            (_, None) => return None,
+        })
     }
 
     fn most_actions(&self, records: u64) -> Option<u64> {

@@ -1,14 +1,15 @@
 //! What is reported of a workload.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
-use bigfleet_engine::Phase;
 use serde::Serialize;
 
+use crate::compare::{Comparison, Place, Recorded, Timed};
 use crate::measure::to_f64;
 use crate::sizing::Tally;
-use crate::synthetic::{Recorded, Timed};
+
+/// What is decoded where all is in memory.
+pub const NOTHING: &str = "nothing";
 
 /// The measurements of one fleet. Times in milliseconds, sizes in bytes.
 #[derive(Debug, Clone, Serialize)]
@@ -60,19 +61,14 @@ pub struct Report {
     pub actions: u64,
     /// Actions of the last warm one.
     pub warm_actions: u64,
-    /// For published benchmarks: the time of what was published, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timed_ms: Option<f64>,
-    /// What that is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timed: Option<String>,
-    /// The published number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recorded: Option<&'static str>,
-    /// The processor's name.
-    pub cpu: String,
-    /// The commit of the working directory, with `-dirty` when files differ from it.
-    pub commit: String,
+    /// What of it was decoded from bytes in the times: nothing.
+    pub decoded: &'static str,
+    /// A recorded number and a target beside ours.
+    #[serde(flatten)]
+    pub comparison: Option<Comparison>,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 impl Report {
@@ -101,25 +97,22 @@ impl Report {
             rss_bytes_per_record: None,
             actions: 0,
             warm_actions: 0,
-            timed_ms: None,
-            timed: None,
-            recorded: None,
-            cpu: cpu(),
-            commit: commit(),
+            decoded: NOTHING,
+            comparison: None,
+            place: Place::here(),
         }
     }
 
     /// Puts what is measured beside a published number.
     pub(crate) fn compare(&mut self, recorded: Recorded) {
-        let of = |phases: &BTreeMap<&str, f64>, phase: Phase| phases.get(phase.name()).copied();
         let (timed, ms) = match recorded.timed {
-            Timed::Cold => ("first decision".to_owned(), Some(self.cold_full_ms)),
-            Timed::Warm => ("later decisions, mean".to_owned(), Some(self.warm_phase_ms.values().sum())),
-            Timed::Phase(phase) => (phase.name().to_owned(), of(&self.phase_ms, phase)),
+            Timed::Cold => ("first decision", Some(self.cold_full_ms)),
+            Timed::Warm => ("later decisions, mean", Some(self.warm_phase_ms.values().sum())),
+            Timed::WarmP99 => ("later decisions, p99", Some(self.warm_full_p99_ms)),
+            Timed::Phase(phase) => (phase.name(), self.phase_ms.get(phase.name()).copied()),
+            Timed::Part(part) => (part, None),
         };
-        self.timed = Some(timed);
-        self.timed_ms = ms;
-        self.recorded = Some(recorded.number);
+        self.comparison = ms.map(|ms| recorded.beside(timed.to_owned(), ms));
     }
 
     /// The lines of a table, names and values.
@@ -161,9 +154,8 @@ impl Report {
             ),
             ("actions".to_owned(), format!("{} cold, {} warm", self.actions, self.warm_actions)),
         ];
-        if let (Some(ms), Some(timed), Some(recorded)) = (self.timed_ms, &self.timed, self.recorded) {
-            lines.insert(0, ("recorded before".to_owned(), recorded.to_owned()));
-            lines.insert(0, (timed.clone(), format!("{ms:.3} ms")));
+        if let Some(comparison) = &self.comparison {
+            lines.splice(0..0, comparison.lines());
         }
         if let Some(bytes) = self.rss_bytes_per_record {
             lines.push(("memory".to_owned(), format!("{bytes} bytes a record")));
@@ -175,22 +167,4 @@ impl Report {
         }
         lines
     }
-}
-
-/// The processor's name, as the system tells it.
-#[must_use]
-pub fn cpu() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("model name"));
-    line.and_then(|line| line.split_once(':'))
-        .map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
-}
-
-/// The commit of the working directory.
-#[must_use]
-pub fn commit() -> String {
-    let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
-    let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
-    let text = text.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    if text.trim().is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
 }

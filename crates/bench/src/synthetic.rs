@@ -3,36 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bigfleet_engine::{Event, Phase};
+use bigfleet_engine::Event;
 use bigfleet_types::{
-    Attribution, CapacityType, ClusterId, Family, Group, MachineState, NanoDollars, Need, Operator,
-    PenaltyBucket, Probability, Profile, Quantity, Requirement, Resources, keys,
+    Attribution, CapacityType, ClusterId, Group, MachineState, NanoDollars, Need, Operator, Probability,
+    Profile, Requirement, Resources, keys,
 };
 
-use crate::catalogue::RACK_KEY;
+use crate::catalogue::{RACK_KEY, penalty};
+use crate::compare::Recorded;
 use crate::factory::{Factory, Model};
 use crate::sizing::{CardinalityError, Tally};
 use crate::workload::{Changed, Emit, START, Workload};
-
-/// What of a decision a published number is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timed {
-    /// The first decision.
-    Cold,
-    /// The mean of later ones.
-    Warm,
-    /// A phase of the first.
-    Phase(Phase),
-}
-
-/// A number that the reference implementation published for a workload.
-#[derive(Debug, Clone, Copy)]
-pub struct Recorded {
-    /// What it is about.
-    pub timed: Timed,
-    /// The number, with its conditions.
-    pub number: &'static str,
-}
 
 /// Puts machines into an engine.
 type Fleet = Box<dyn Fn(&mut Yard<'_>)>;
@@ -130,10 +111,8 @@ impl Workload for Synthetic {
     }
 }
 
-/// A cluster by number.
-pub(crate) fn cluster(number: usize) -> ClusterId {
-    ClusterId::trusted(format!("cluster-{number:05}"))
-}
+/// The zones of published benchmarks.
+pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// An owned machine of a type; its rack, if it stands in one.
 pub(crate) fn model(instance_type: &str, zone: &str, rack: Option<&str>, capacity: Resources) -> Model {
@@ -166,10 +145,7 @@ pub(crate) fn profile(instance_type: &str, same_rack: bool, priority: i32, dolla
     if same_rack {
         requirements.push(Requirement { key: RACK_KEY.into(), operator: Operator::Same, values: Vec::new() });
     }
-    let penalty = PenaltyBucket::from_dollars(Quantity::from_nano(
-        i128::from(dollars) * 1_000_000_000,
-        Family::Decimal,
-    ));
+    let penalty = penalty(dollars);
     Arc::new(Profile::new(requirements, Vec::new(), priority, penalty, penalty))
 }
 

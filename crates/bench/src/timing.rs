@@ -1,9 +1,14 @@
-//! Measurements that are not about one decision: the operator's aggregation, a table's refresh, a closed loop.
+//! Measurements that are not about one decision: the operator's aggregation, a table's refresh, a closed loop, and a
+//! shard's core fed from bytes.
 
+mod core;
+mod ingest;
+mod list;
 mod pending;
 mod replace;
 pub(crate) mod rollup;
 mod soak;
+mod start;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,33 +16,81 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::measure::{Effortful, millis};
-use crate::report::{commit, cpu};
+use crate::compare::{Comparison, Place, Recorded, Timed};
+use crate::measure::{Effortful, millis, peak_rss, to_f64};
+use crate::report::NOTHING;
 
-/// The names of all of them, in the order in which they run.
-pub(crate) const NAMES: [&str; 7] = [
-    "needs-replace",
-    "rollup-25k",
-    "soak",
-    "pending-pods-1000",
-    "pending-pods-10000",
-    "pending-pods-100000",
-    "pending-pods-1000000",
+/// One measurement by name.
+struct Spec {
+    name: &'static str,
+    /// What is measured.
+    what: &'static str,
+    /// What of it is decoded from bytes.
+    decoded: &'static str,
+    recorded: Recorded,
+    run: fn() -> Result<Run>,
+}
+
+const ROLLUPS: &str = "roll-ups";
+const LIST: &str = "List";
+const BOTH: &str = "List and roll-ups";
+
+const fn spec(
+    name: &'static str,
+    what: &'static str,
+    decoded: &'static str,
+    recorded: Recorded,
+    run: fn() -> Result<Run>,
+) -> Spec {
+    Spec { name, what, decoded, recorded, run }
+}
+
+/// All of them, in the order in which they run. A new one is a file with a `run`, and a line here; the commands, the page and
+/// its tables follow.
+const SPECS: [Spec; 15] = [
+    spec("needs-replace", replace::WHAT, NOTHING, replace::RECORDED, replace::run),
+    spec("rollup-25k", rollup::WHAT, NOTHING, rollup::RECORDED, rollup::run),
+    spec("soak", soak::WHAT, NOTHING, soak::RECORDED, soak::run),
+    spec("wire-list-decode", list::DECODE, LIST, list::DECODE_RECORDED, list::decode),
+    spec("full-reconcile", list::RECONCILE, LIST, list::RECONCILE_RECORDED, list::reconcile),
+    spec("rollup-ingest", ingest::WHAT, ROLLUPS, ingest::RECORDED, ingest::run),
+    spec("cold-start-5k", start::COLD, BOTH, start::NONE.target(20.0), || start::cold("5k")),
+    spec("cold-start-50k", start::COLD, BOTH, start::NONE.target(120.0), || start::cold("50k")),
+    spec("cold-start-500k", start::COLD, BOTH, start::NONE.target(1200.0), || start::cold("500k")),
+    spec("restart-herd", start::HERD, ROLLUPS, start::HERD_RECORDED, start::herd),
+    spec("pending-pods-1000", pending::WHAT, NOTHING, pending::peer(2_400.0), || pending::run(1_000)),
+    spec("pending-pods-5000", pending::WHAT, NOTHING, pending::peer(13_800.0), || pending::run(5_000)),
+    spec("pending-pods-10000", pending::WHAT, NOTHING, pending::peer(33_300.0).target(20.0), || {
+        pending::run(10_000)
+    }),
+    spec("pending-pods-100000", pending::WHAT, NOTHING, pending::NO_PEER, || pending::run(100_000)),
+    spec("pending-pods-1000000", pending::WHAT, NOTHING, pending::NO_PEER.target(1000.0), || {
+        pending::run(1_000_000)
+    }),
 ];
+
+/// Their names, in the order in which they run.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    SPECS.iter().map(|spec| spec.name)
+}
 
 /// What was measured. Times in milliseconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Timing {
     /// Which.
     pub workload: String,
+    /// What is measured.
+    pub what: &'static str,
     /// Machines.
     pub records: u64,
     /// Rows of demand.
     pub needs: u64,
     /// The part of them that are gangs, 0 to 1.
     pub gang_share: f64,
-    /// Requests or cycles, where the workload has them.
+    /// Requests, where the workload has them.
     pub pods: Option<u64>,
+    /// Bytes that were decoded, where the workload has them.
+    pub bytes: Option<u64>,
     /// All of it, nothing done before: the median.
     pub cold_full_ms: f64,
     /// The fastest run.
@@ -50,14 +103,16 @@ pub struct Timing {
     pub phase_ms: BTreeMap<&'static str, f64>,
     /// Actions decided.
     pub actions: u64,
-    /// What is measured.
-    pub timed: &'static str,
-    /// The published number.
-    pub recorded: &'static str,
-    /// The processor's name.
-    pub cpu: String,
-    /// The commit of the working directory.
-    pub commit: String,
+    /// Memory of the process when it had most, the generator's and the bytes included.
+    pub peak_rss_bytes: u64,
+    /// What of it was decoded from bytes in the times.
+    pub decoded: &'static str,
+    /// A recorded number and a target beside ours.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// Where it was measured.
+    #[serde(flatten)]
+    pub place: Place,
 }
 
 /// One run: how long each part took, and what came out.
@@ -73,63 +128,69 @@ pub(crate) struct Made {
     pub(crate) needs: u64,
     pub(crate) gangs: u64,
     pub(crate) pods: Option<u64>,
+    pub(crate) bytes: Option<u64>,
     pub(crate) actions: u64,
 }
 
-/// Measures one of [`NAMES`].
-pub(crate) fn by_name(name: &str, how: Effortful) -> Option<Result<Timing>> {
-    let pending = |pods| {
-        repeated(name, how, pending::TIMED, pending::RECORDED[pods], || {
-            pending::run(10u64.pow(3 + u32::try_from(pods).unwrap_or(0)))
-        })
-    };
-    Some(match name {
-        "needs-replace" => repeated(name, how, replace::TIMED, replace::RECORDED, replace::run),
-        "rollup-25k" => repeated(name, how, rollup::TIMED, rollup::RECORDED, rollup::run),
-        "soak" => repeated(name, how, soak::TIMED, soak::RECORDED, soak::run),
-        "pending-pods-1000" => pending(0),
-        "pending-pods-10000" => pending(1),
-        "pending-pods-100000" => pending(2),
-        "pending-pods-1000000" => pending(3),
-        _ => return None,
-    })
+/// A clock that is read where one part ends and the next begins.
+pub(crate) struct Laps(Instant);
+
+impl Laps {
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the beginning or the last call.
+    pub(crate) fn end(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
 }
 
-fn repeated(
-    name: &str,
-    how: Effortful,
-    timed: &'static str,
-    recorded: &'static str,
-    mut once: impl FnMut() -> Result<Run>,
-) -> Result<Timing> {
+/// Measures one of [`names`].
+pub(crate) fn by_name(name: &str, how: Effortful) -> Option<Result<Timing>> {
+    SPECS.iter().find(|spec| spec.name == name).map(|spec| repeated(spec, how))
+}
+
+fn repeated(spec: &Spec, how: Effortful) -> Result<Timing> {
+    let place = Place::here();
+    let name = spec.name;
     let start = Instant::now();
-    let first = once()?;
+    let first = (spec.run)()?;
     let made = first.made;
     let mut runs = vec![first.parts];
     while runs.len() < how.cold && start.elapsed() < how.budget {
-        let run = once()?;
+        let run = (spec.run)()?;
         anyhow::ensure!(run.made == made, "two equal runs of {name} differ: {made:?} and {:?}", run.made);
         runs.push(run.parts);
     }
     let total = |parts: &Vec<(&str, Duration)>| parts.iter().map(|(_, took)| *took).sum::<Duration>();
     runs.sort_by_key(total);
     let median = &runs[runs.len() / 2];
+    let phase_ms: BTreeMap<_, _> = median.iter().map(|(part, took)| (*part, millis(*took))).collect();
+    let cold_full_ms = millis(total(median));
+    let (timed, timed_ms) = match spec.recorded.timed {
+        Timed::Part(part) => (part, phase_ms.get(part).copied().unwrap_or_default()),
+        _ => ("all of it", cold_full_ms),
+    };
     Ok(Timing {
         workload: name.to_owned(),
+        what: spec.what,
         records: made.records,
         needs: made.needs,
-        gang_share: crate::measure::to_f64(made.gangs) / crate::measure::to_f64(made.needs.max(1)),
+        gang_share: to_f64(made.gangs) / to_f64(made.needs.max(1)),
         pods: made.pods,
-        cold_full_ms: millis(total(median)),
+        bytes: made.bytes,
+        cold_full_ms,
         cold_full_min_ms: millis(total(&runs[0])),
         cold_full_max_ms: millis(total(&runs[runs.len() - 1])),
         cold_runs: runs.len() as u64,
-        phase_ms: median.iter().map(|(part, took)| (*part, millis(*took))).collect(),
+        phase_ms,
         actions: made.actions,
-        timed,
-        recorded,
-        cpu: cpu(),
-        commit: commit(),
+        peak_rss_bytes: peak_rss()?,
+        decoded: spec.decoded,
+        comparison: spec.recorded.beside(timed.to_owned(), timed_ms),
+        place,
     })
 }
 
@@ -139,7 +200,7 @@ impl Timing {
     pub fn lines(&self) -> Vec<(String, String)> {
         let parts: Vec<String> = self.phase_ms.iter().map(|(name, ms)| format!("{name} {ms:.3}")).collect();
         let mut lines = vec![
-            ("timed".to_owned(), self.timed.to_owned()),
+            ("measured".to_owned(), self.what.to_owned()),
             (
                 "took".to_owned(),
                 format!(
@@ -147,15 +208,19 @@ impl Timing {
                     self.cold_full_ms, self.cold_runs, self.cold_full_min_ms, self.cold_full_max_ms
                 ),
             ),
-            ("recorded before".to_owned(), self.recorded.to_owned()),
+        ];
+        lines.extend(self.comparison.lines());
+        lines.extend([
             ("parts".to_owned(), parts.join(", ")),
+            ("decoded".to_owned(), self.decoded.to_owned()),
             ("records".to_owned(), self.records.to_string()),
             ("needs".to_owned(), format!("{} ({:.1} % gangs)", self.needs, self.gang_share * 100.0)),
             ("actions".to_owned(), self.actions.to_string()),
-        ];
-        if let Some(pods) = self.pods {
-            lines.push(("pods".to_owned(), pods.to_string()));
-        }
+        ]);
+        let optional = [("pods", self.pods), ("bytes", self.bytes)];
+        lines.extend(
+            optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))),
+        );
         lines
     }
 }

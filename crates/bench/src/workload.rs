@@ -6,10 +6,10 @@ use bigfleet_engine::{Event, Policy};
 use bigfleet_types::UnixNanos;
 
 use crate::aggregated::Aggregated;
+use crate::compare::Recorded;
 use crate::published;
 use crate::realistic::Realistic;
 use crate::sizing::{CardinalityError, PROFILES, Tally};
-use crate::synthetic::Recorded;
 
 /// When every workload begins.
 pub const START: UnixNanos = UnixNanos(1_700_000_000_000_000_000);

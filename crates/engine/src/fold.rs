@@ -232,3 +232,37 @@ fn group(aggregate: &Resources) -> Group {
     let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     Group::new(&format!("fold/{hex}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::Dimensions;
+
+    /// Forms of so many sizes of one profile.
+    fn forms(number: i64) -> Forms {
+        let mut dimensions = Dimensions::default();
+        let profile = Arc::new(Profile::new(
+            Vec::new(),
+            Vec::new(),
+            0,
+            bigfleet_types::PenaltyBucket::ZERO,
+            bigfleet_types::PenaltyBucket::ZERO,
+        ));
+        let mut forms = Forms::default();
+        for amount in 1..=number {
+            let size = Resources::from_amounts([(bigfleet_types::ResourceName::new("cpu"), amount)]);
+            let form = Form { profile: profile.clone(), group: group(&size) };
+            forms.by_size.insert((profile.fingerprint(), dimensions.lanes(&size)), form);
+        }
+        forms
+    }
+
+    #[test]
+    fn forms_are_forgotten_when_there_are_far_more_than_rows() {
+        for (number, rows, kept) in [(1030, 3, 1030), (1031, 3, 0), (1031, 4, 1031), (0, 0, 0)] {
+            let mut forms = forms(number);
+            forms.bound(rows);
+            assert_eq!(forms.by_size.len(), kept, "{number} forms, {rows} rows");
+        }
+    }
+}

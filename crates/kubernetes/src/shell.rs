@@ -7,6 +7,7 @@
 //! * An object that cannot be read costs one Event, one count and a log line a minute, and changes nothing else.
 
 mod convert;
+mod daemon_sets;
 mod events;
 pub(crate) mod follow;
 mod metrics;
@@ -50,6 +51,8 @@ const VERSION_RETRY: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Namespace and name of the pod that we run in: evicted last. `None` outside a cluster.
     pub own_pod: Option<(String, String)>,
+    /// Whether DaemonSets are listed, which takes a right of its own.
+    pub daemon_sets: bool,
 }
 
 /// A Kubernetes cluster. Dropping it ends its watches.
@@ -120,7 +123,11 @@ impl KubernetesShell {
         let metrics = Metrics::register(registry);
         let events = Events::start(client.clone(), options.own_pod.as_ref().map(|(_, name)| name.clone()));
         let inner = Inner {
-            synced: Synced::new(metrics.cache_synced.clone(), readiness),
+            synced: Synced::new(
+                metrics.cache_synced.clone(),
+                readiness,
+                options.daemon_sets.then_some(daemon_sets::KIND),
+            ),
             unreadable: Unreadable::new(metrics.invalid_objects.clone(), events.clone()),
             client,
             clock,
@@ -218,6 +225,9 @@ impl ClusterShell for KubernetesShell {
         let inner = || Arc::clone(&self.inner);
         let mut watches = small.follow(&self.inner, &sender);
         watches.push(Box::pin(requests::follow(inner(), sender.clone())));
+        if self.inner.options.daemon_sets {
+            watches.push(Box::pin(daemon_sets::follow(inner(), sender.clone())));
+        }
         watches.push(Box::pin(follow_version(inner(), sender)));
         let guarded = watches.into_iter().map(|watch| {
             let guard = self.inner.ended.clone().drop_guard();

@@ -42,6 +42,16 @@ pub struct Rows {
     pub saturated: u64,
 }
 
+/// By how much sums are raised: such percents of what a machine offers are taken before any of these pods runs. Each is
+/// below 100.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Raise {
+    /// Of its cpu.
+    pub cpu: u8,
+    /// Of its memory.
+    pub memory: u8,
+}
+
 /// The live aggregate.
 #[derive(Debug, Default)]
 pub struct Aggregate {
@@ -179,6 +189,12 @@ impl Aggregate {
     /// The rows of now. Rows of nothing are left out.
     #[must_use]
     pub fn rows(&self) -> Rows {
+        self.raised_rows(Raise::default())
+    }
+
+    /// The same with the sums of cpu and memory raised; the largest amount of one pod stays what it is.
+    #[must_use]
+    pub fn raised_rows(&self, raise: Raise) -> Rows {
         let mut keys: Vec<_> = self.rows.iter().collect();
         keys.sort_unstable_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
         let mut saturated = 0;
@@ -188,6 +204,7 @@ impl Aggregate {
             for (shape, count) in shapes {
                 total.add(shape, *count);
             }
+            total.raise(raise);
             saturated += total.saturate();
             if total.is_empty() {
                 continue;

@@ -15,6 +15,7 @@ mod hints;
 mod machines;
 pub mod names;
 mod nodes;
+mod overhead;
 pub mod phase;
 mod reclaim;
 mod retry;
@@ -38,6 +39,7 @@ use drain::Drain;
 use hints::Hint;
 use machines::Machine;
 use nodes::Nodes;
+use overhead::Overhead;
 use reclaim::PendingAck;
 use writes::Writes;
 
@@ -63,6 +65,9 @@ pub struct Config {
     pub force_delete_at_deadline: bool,
     /// Whether the Node object of a machine that left is deleted.
     pub delete_node_on_release: bool,
+    /// Whether the sums of cpu and memory are raised by what DaemonSets take of the fleet's nodes. Then no roll-up is
+    /// sent before the DaemonSets are known.
+    pub daemonset_overhead: bool,
     /// How many bootstrap requests are answered.
     pub bootstrap_limit: bootstrap::Limit,
     /// Seeds the jitter of retries.
@@ -81,6 +86,7 @@ impl Config {
             ack_concurrency: 16,
             force_delete_at_deadline: false,
             delete_node_on_release: false,
+            daemonset_overhead: false,
             bootstrap_limit: bootstrap::Limit::default(),
             seed: 0,
         }
@@ -104,6 +110,7 @@ pub struct Core {
     connected_before: Duration,
     server_version: Option<String>,
     nodes: Nodes,
+    overhead: Overhead,
     /// Whether machines must be looked up again.
     nodes_changed: bool,
     machines: BTreeMap<MachineId, Machine>,
@@ -163,6 +170,7 @@ impl Core {
             connected_before: Duration::ZERO,
             server_version: None,
             nodes: Nodes::default(),
+            overhead: Overhead::default(),
             nodes_changed: false,
             machines: BTreeMap::new(),
             owners: HashMap::new(),
@@ -197,6 +205,7 @@ impl Core {
             Input::UpcomingNodeGone(machine) => self.on_upcoming_gone(&machine),
             Input::AvailableCapacity(object) => self.on_stored_hint(now, *object),
             Input::AvailableCapacityGone(key) => self.on_hint_gone(&key),
+            Input::DaemonSets(sets) => self.on_daemon_sets(now, &sets),
             Input::ServerVersion(version) => self.server_version = Some(version),
             Input::Node(node) => {
                 let name = node.name.clone();
@@ -286,7 +295,7 @@ impl Core {
         wakes[1] = self.nodes_changed.then_some(now);
         wakes[6] = self.turns.next_wake();
         if let Some(session) = &self.session {
-            wakes[2] = self.demand.synced.then(|| session.cadence.next_wake());
+            wakes[2] = self.demand_is_known().then(|| session.cadence.next_wake());
             wakes[3] = self.writes.next_wake();
             wakes[4] = self.demand.acks.next_wake(self.config.ack_concurrency);
             wakes[5] = Some(self.housekeeping);

@@ -34,6 +34,8 @@ pub enum Input {
     AvailableCapacity(Box<AvailableCapacity>),
     /// The AvailableCapacity of this key is gone.
     AvailableCapacityGone(String),
+    /// Every DaemonSet of the cluster, now and then; only of use with `Config::daemonset_overhead`.
+    DaemonSets(Vec<DaemonSet>),
     /// The version of the API server, such as `v1.33.1`.
     ServerVersion(String),
     /// A node appeared or changed.
@@ -139,6 +141,77 @@ pub struct Node {
     pub unschedulable: bool,
     /// Whether its Ready condition is true.
     pub ready: bool,
+    /// Its taints: key, value, effect.
+    pub taints: Vec<(String, String, String)>,
+    /// What it offers pods.
+    pub allocatable: Amounts,
+}
+
+/// Amounts of the two resources that every pod takes, in nano-units: of cores, and of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amounts {
+    /// Nano-cores.
+    pub cpu: i128,
+    /// Nano-bytes.
+    pub memory: i128,
+}
+
+impl Amounts {
+    /// Adds; stays within the numbers that there are.
+    pub fn add(&mut self, more: Self) {
+        self.cpu = self.cpu.saturating_add(more.cpu);
+        self.memory = self.memory.saturating_add(more.memory);
+    }
+}
+
+/// A DaemonSet, as much of it as says where its pods run and what they take.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DaemonSet {
+    /// What one pod of it takes.
+    pub requests: Amounts,
+    /// The one node that its pods name, if they do.
+    pub node: Option<String>,
+    /// Labels that a node must have.
+    pub selector: BTreeMap<String, String>,
+    /// Required node affinity, of which one term must hold; `None` without any.
+    pub terms: Option<Vec<NodeTerm>>,
+    /// What its pods tolerate.
+    pub tolerations: Vec<Toleration>,
+    /// Whether its pods share the network of their node.
+    pub host_network: bool,
+}
+
+/// Conditions on a node that must all hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeTerm {
+    /// On its labels.
+    pub labels: Vec<NodeCondition>,
+    /// On its fields.
+    pub fields: Vec<NodeCondition>,
+}
+
+/// One condition on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeCondition {
+    /// The label or field.
+    pub key: String,
+    /// The operator as text.
+    pub operator: String,
+    /// What the operator is about.
+    pub values: Vec<String>,
+}
+
+/// A toleration; an empty text stands for what is unset.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Toleration {
+    /// The taint's key.
+    pub key: String,
+    /// `Exists`, else equality.
+    pub operator: String,
+    /// The taint's value.
+    pub value: String,
+    /// The taint's effect.
+    pub effect: String,
 }
 
 /// A pod bound to a node.
@@ -245,6 +318,8 @@ pub enum Write {
     Cordon {
         /// The node.
         node: String,
+        /// Its uid: another node of the name is left alone.
+        uid: Uid,
         /// Annotations to set.
         annotations: BTreeMap<String, String>,
     },
@@ -252,6 +327,8 @@ pub enum Write {
     Uncordon {
         /// The node.
         node: String,
+        /// Its uid: another node of the name is left alone.
+        uid: Uid,
         /// Annotations to remove.
         annotations: Vec<String>,
     },
@@ -259,6 +336,8 @@ pub enum Write {
     LabelNode {
         /// The node.
         node: String,
+        /// Its uid: another node of the name is left alone.
+        uid: Uid,
         /// Labels to set.
         labels: BTreeMap<String, String>,
     },

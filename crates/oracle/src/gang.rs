@@ -13,11 +13,13 @@ use crate::pass::{Part, Pass};
 #[derive(Debug, Clone, Default)]
 struct Domain {
     count: usize,
-    creditable_count: usize,
     total: Amounts,
     credit: Amounts,
     own: Amounts,
     near: Amounts,
+    /// The part of `credit` that no other live Need is stamped on, and of how many machines.
+    unspoken: Amounts,
+    unspoken_count: usize,
 }
 
 /// Greater is better; compares only as intended between domains that are both satisfiable or both not, which the
@@ -25,14 +27,16 @@ struct Domain {
 type Rank = (bool, [i128; 3], Reverse<i128>, usize);
 
 impl Domain {
-    /// Rules 1 to 9. Where the creditable part covers, slack counts neither in 5 nor in 9.
+    /// Rules 1 to 9. Where the creditable part covers, 4, 5 and 9 look at `unspoken` only: slack must not move the gang,
+    /// nor what its siblings bind and release because of it (ADR 7).
     fn rank(&self, deficit: &Amounts) -> Rank {
         let share = |amounts: &Amounts| amounts.coverage(deficit, true);
         let served = self.credit.covers(deficit);
-        let count = if served { self.creditable_count } else { self.count };
+        let count = if served { self.unspoken_count } else { self.count };
         if self.total.covers(deficit) {
-            let commitment = if served { &self.credit } else { &self.total };
-            let shares = [share(&self.credit), share(&self.own), share(&self.near)];
+            let (near, commitment) =
+                if served { (&self.unspoken, &self.unspoken) } else { (&self.near, &self.total) };
+            let shares = [share(&self.credit), share(&self.own), share(near)];
             (true, shares, Reverse(commitment.coverage(deficit, false)), count)
         } else {
             (false, [share(&self.total), share(&self.credit), share(&self.own)], Reverse(0), count)
@@ -81,8 +85,11 @@ impl Pass<'_> {
             domain.count += 1;
             domain.total = domain.total.add(&worth);
             if let Some(part) = part {
-                domain.creditable_count += 1;
                 domain.credit = domain.credit.add(&worth);
+                if part != Part::Sibling {
+                    domain.unspoken_count += 1;
+                    domain.unspoken = domain.unspoken.add(&worth);
+                }
                 if matches!(part, Part::OwnBound | Part::OwnCreating) {
                     domain.own = domain.own.add(&worth);
                 }

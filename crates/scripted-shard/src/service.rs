@@ -84,7 +84,8 @@ impl Script {
                     self.with(|state| state.session = Some(answers.clone()));
                 }
                 Said::Rollup(rollup) => {
-                    print(&json!({"rollup": {"needs": rollup.needs.len()}}));
+                    let sums: Vec<_> = rollup.needs.iter().map(|need| &need.aggregate_resources).collect();
+                    print(&json!({"rollup": {"needs": rollup.needs.len(), "sums": sums}}));
                     answers.send(answer(ack("rollup", rollup.timestamp_unix_nanos))).await?;
                 }
                 Said::ReclaimAck(ack) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_engine::Decisions;
+use bigfleet_proto::gate::machine;
 use bigfleet_proto::v1alpha1::ShardMessage;
 use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
 
@@ -98,6 +99,20 @@ pub struct Reported {
     pub record: Result<Arc<Machine>, Refused>,
     /// What was repaired, as labels of the violations counter.
     pub violations: Vec<&'static str>,
+}
+
+impl From<machine::Record> for Reported {
+    fn from(record: machine::Record) -> Self {
+        let refused = |refused: machine::Refused| Refused {
+            reason: refused.reason.label(),
+            message: refused.to_string(),
+        };
+        Self {
+            id: record.id,
+            record: record.machine.map(Arc::new).map_err(refused),
+            violations: record.violations.into_iter().map(machine::Violation::label).collect(),
+        }
+    }
 }
 
 /// Why a record was refused.

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use crate::io::{Acknowledged, CallError, Mutation, Refused, Reported};
+use crate::io::{Acknowledged, CallError, Mutation, Reported};
 use crate::metrics::Metrics;
 use dial::Dial;
 
@@ -100,7 +100,7 @@ impl ProviderClient {
         // Half a million records are work of a second: not for a thread that also carries frames.
         let (violations, records) = tokio::task::spawn_blocking(move || {
             let listing = machine::list(&answer);
-            let records: Vec<Reported> = listing.records.into_iter().map(reported).collect();
+            let records: Vec<Reported> = listing.records.into_iter().map(Reported::from).collect();
             (listing.violations, records)
         })
         .await
@@ -120,7 +120,7 @@ impl ProviderClient {
         let mut client = self.0.calls.clone();
         let request = MachineRef { id: id.to_string() };
         let answer = self.call("Get", CALL_DEADLINE, || async move { client.get(request).await }).await?;
-        Ok(reported(machine::record(&answer)))
+        Ok(machine::record(&answer).into())
     }
 
     /// Changes one machine, once, under a token of its own. The caller has at most one change of a machine in
@@ -181,7 +181,7 @@ impl ProviderClient {
             }
         };
         let machine::Acknowledged { operation_id, record } = machine::acknowledged(&ack?);
-        Ok(Acknowledged { operation_id, machine: reported(record) })
+        Ok(Acknowledged { operation_id, machine: record.into() })
     }
 
     /// Waits for the pause between attempts to connect, calls, and sorts the answer.
@@ -228,16 +228,5 @@ impl Inner {
             shard_epoch: self.epoch,
             sequence_number: self.next_sequence.fetch_add(1, Ordering::Relaxed),
         }
-    }
-}
-
-/// A record past the gate, in the core's words.
-fn reported(record: machine::Record) -> Reported {
-    let refused =
-        |refused: machine::Refused| Refused { reason: refused.reason.label(), message: refused.to_string() };
-    Reported {
-        id: record.id,
-        record: record.machine.map(Arc::new).map_err(refused),
-        violations: record.violations.into_iter().map(machine::Violation::label).collect(),
     }
 }

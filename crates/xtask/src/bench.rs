@@ -12,6 +12,11 @@ pub(crate) enum Bench {
     /// Decisions of the engine on realistic fleets, the published workloads beside their recorded numbers, and pending
     /// pods from request to decision.
     Engine(Engine),
+    /// Every row, one after the other; writes the numbers to `crates/bench/results.jsonl` and the tables of
+    /// `docs/benchmarks.md`.
+    All(All),
+    /// Writes the tables of `docs/benchmarks.md` anew from the numbers of the last `all --write`.
+    Page,
     /// Counts the instructions of four small benches and fails when one grew by more than 3 % (needs valgrind).
     Instructions {
         /// Commit to the numbers of now.
@@ -34,6 +39,20 @@ pub(crate) struct Engine {
     json: bool,
 }
 
+/// Which rows, and whether to keep them.
+#[derive(Debug, Args)]
+pub(crate) struct All {
+    /// Write the numbers and the page; without it the page is only printed.
+    #[arg(long)]
+    write: bool,
+    /// The fleet of 24 million machines, too; it takes minutes and 8 GB of memory.
+    #[arg(long)]
+    with_5m: bool,
+    /// Only this row, and others named likewise; the rest of the page stays as it was.
+    #[arg(long)]
+    workload: Vec<String>,
+}
+
 /// Builds the benchmark and runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     let mut command = cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--"]);
@@ -46,6 +65,15 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
                 }
             }
             command.args(engine.json.then_some("--json"));
+        }
+        Bench::All(all) => {
+            command.arg("all").args(all.write.then_some("--write")).args(all.with_5m.then_some("--with-5m"));
+            for name in &all.workload {
+                command.args(["--workload", name]);
+            }
+        }
+        Bench::Page => {
+            command.arg("page");
         }
         Bench::Instructions { update } => {
             command.arg("instructions").args(update.then_some("--update"));

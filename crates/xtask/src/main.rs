@@ -2,6 +2,7 @@
 
 mod bench;
 mod e2e;
+mod fuzz;
 mod guards;
 mod kill9;
 mod licenses;
@@ -65,7 +66,12 @@ enum Command {
         /// How many worlds a property.
         #[arg(long, default_value_t = 100_000)]
         cases: u32,
+        /// The crates whose properties are to be checked; all if none is named.
+        #[arg(long = "package")]
+        packages: Vec<String>,
     },
+    /// Lets libFuzzer look for an input on which a fuzz target fails (needs a C++ compiler).
+    Fuzz(fuzz::Options),
     /// Lets the closed loop run through many generated worlds and a long soak.
     Sim(sim::Options),
     /// Measures BigFleet on this machine, with release builds.
@@ -91,7 +97,8 @@ fn main() -> ExitCode {
         Command::Traces => traces::run(),
         Command::Kill9 { points, seed } => kill9::run(points, seed),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
-        Command::Properties { cases } => properties::run(cases),
+        Command::Properties { cases, packages } => properties::run(cases, &packages),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(what) => bench::run(&what),
         Command::E2e(options) => e2e::run(&options),

@@ -3,11 +3,12 @@
 use bigfleet_engine::Phase;
 use bigfleet_types::{Attribution, MachineState, Resources};
 
+use crate::compare::{Recorded, Timed};
+use crate::factory::cluster;
 use crate::realistic::amounts;
-use crate::synthetic::{Recorded, Synthetic, Timed, cluster, model, profile, row};
+use crate::synthetic::{Synthetic, ZONES, model, profile, row};
 
 const GI: i64 = 1024;
-const ZONES: [&str; 3] = ["a", "b", "c"];
 
 fn types5() -> [(&'static str, Resources); 5] {
     [
@@ -20,7 +21,7 @@ fn types5() -> [(&'static str, Resources); 5] {
 }
 
 /// Idle machines of five types for 50,000 rows of one machine each.
-pub(super) fn steady(name: &str, machines: usize, number: &'static str) -> Synthetic {
+pub(super) fn steady(name: &str, machines: usize, recorded: Recorded) -> Synthetic {
     let types = types5();
     let rows = |c: usize| {
         let need = |i: usize| {
@@ -33,7 +34,7 @@ pub(super) fn steady(name: &str, machines: usize, number: &'static str) -> Synth
     let demand = (0..50).map(rows).collect();
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Cold, number },
+        recorded,
         records: machines as u64,
         fleet: Box::new(move |yard| {
             let models: Vec<_> = (0..15)
@@ -47,8 +48,8 @@ pub(super) fn steady(name: &str, machines: usize, number: &'static str) -> Synth
 
 /// The same at 500,000 machines, cycle after cycle.
 pub(super) fn phase_dump(name: &str) -> Synthetic {
-    let number = "116 ms mean, with incremental reconcile, after all fixes";
-    Synthetic { recorded: Recorded { timed: Timed::Warm, number }, ..steady(name, 500_000, number) }
+    let number = "116 ms mean on a laptop, with incremental reconcile, after all fixes";
+    steady(name, 500_000, Recorded::ms(Timed::Warm, 116.0, number))
 }
 
 /// 100 rows of five machines each that only preemption can serve.
@@ -67,7 +68,7 @@ pub(super) fn inversions(name: &str) -> Synthetic {
     let stamps: Vec<_> = (0..5).map(|t| Attribution::of(&low(t))).collect();
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Phase(Phase::Phase2), number: "8 ms a cycle in the 50k run" },
+        recorded: Recorded::ms(Timed::Phase(Phase::Phase2), 8.0, "8 ms a cycle, but in the 50k run"),
         records: 100_000,
         fleet: Box::new(move |yard| {
             let models: Vec<_> =
@@ -85,10 +86,8 @@ pub(super) fn high_demand(name: &str) -> Synthetic {
     let stamps = Attribution::of(&need(100));
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded {
-            timed: Timed::Phase(Phase::Phase3),
-            number: "416 ms live, later 255 ms; their target 100 ms",
-        },
+        recorded: Recorded::ms(Timed::Phase(Phase::Phase3), 255.0, "255 ms p99 live, before that 416 ms")
+            .target(100.0),
         records: 500_000,
         demand: (0..50).map(|c| (cluster(c), [100, 200, 300].map(&need).into())).collect(),
         fleet: Box::new(move |yard| {
@@ -104,7 +103,7 @@ pub(super) fn all_kept(name: &str) -> Synthetic {
     let stamps = Attribution::of(&need);
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Phase(Phase::Phase3), number: "255 ms live; their target 30 ms" },
+        recorded: Recorded::ms(Timed::Phase(Phase::Phase3), 255.0, "255 ms p99 live").target(30.0),
         records: 450_000,
         demand: (0..50).map(|c| (cluster(c), vec![need.clone()])).collect(),
         fleet: Box::new(move |yard| {
@@ -125,10 +124,7 @@ pub(super) fn snapshot(name: &str) -> Synthetic {
         types.map(|t| Attribution::of(&row(&profile(t, false, 100, 1), &amounts(1000, 0, 0), 1, "")));
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded {
-            timed: Timed::Phase(Phase::Settle),
-            number: "477 ms p99 in the cloud, each cycle",
-        },
+        recorded: Recorded::ms(Timed::Phase(Phase::Settle), 477.0, "477 ms p99 in the cloud, each cycle"),
         records: 60_000,
         demand: (0..50).map(rows).collect(),
         fleet: Box::new(move |yard| {

@@ -3,8 +3,10 @@
 use bigfleet_engine::Phase;
 use bigfleet_types::{Attribution, MachineState};
 
+use crate::compare::{Recorded, Timed};
+use crate::factory::cluster;
 use crate::realistic::amounts;
-use crate::synthetic::{Recorded, Synthetic, Timed, cluster, model, priced, profile, row};
+use crate::synthetic::{Synthetic, model, priced, profile, row};
 
 const GI: i64 = 1024;
 
@@ -23,9 +25,9 @@ pub(super) fn colocated(name: &str) -> Synthetic {
         (cluster(c), rows)
     };
     let recorded = if name.starts_with("p3") {
-        Recorded { timed: Timed::Phase(Phase::Phase3), number: "0.05 ms" }
+        Recorded::ms(Timed::Phase(Phase::Phase3), 0.05, "0.05 ms")
     } else {
-        Recorded { timed: Timed::Phase(Phase::Phase1), number: "none" }
+        Recorded::none(Timed::Phase(Phase::Phase1), "none")
     };
     let demand = (0..20).map(rows).collect();
     Synthetic {
@@ -70,12 +72,12 @@ pub(super) fn colocated(name: &str) -> Synthetic {
 fn eight_racks(
     name: &str,
     machines: usize,
-    number: &'static str,
+    recorded: Recorded,
     demand: Vec<(bigfleet_types::ClusterId, Vec<bigfleet_types::Need>)>,
 ) -> Synthetic {
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Phase(Phase::Phase1), number },
+        recorded,
         records: machines as u64,
         demand,
         fleet: Box::new(move |yard| {
@@ -93,7 +95,8 @@ fn eight_racks(
 pub(super) fn one_pool(name: &str) -> Synthetic {
     let gang = row(&profile("r6i.2xlarge", true, 1000, 8192), &amounts(4000, 32 * GI, 0), 1, "gang");
     let demand = (0..20_000).map(|c| (cluster(c), vec![gang.clone()])).collect();
-    eight_racks(name, 100_000, "9.41 ms a call, some 31,000 calls", demand)
+    let number = "9.41 ms a gang before a redesign: 188 s for 20,000";
+    eight_racks(name, 100_000, Recorded::ms(Timed::Phase(Phase::Phase1), 188_200.0, number), demand)
 }
 
 /// 50,000 gangs of one machine each, of which a fifth can have one.
@@ -101,7 +104,8 @@ pub(super) fn repeat(name: &str) -> Synthetic {
     let profile = profile("r6i.2xlarge", true, 1000, 8192);
     let gang = |i: usize| row(&profile, &amounts(4000, 32 * GI, 0), 1, &format!("gang-{i}"));
     let demand = (0..50).map(|c| (cluster(c), (0..1000).map(gang).collect())).collect();
-    eight_racks(name, 10_000, "50 s before, 50 ms expected after", demand)
+    let number = "50 ms expected after a redesign, 50 s before";
+    eight_racks(name, 10_000, Recorded::ms(Timed::Phase(Phase::Phase1), 50.0, number), demand)
 }
 
 /// One gang that looks at 12,000 machines over 30 racks.
@@ -109,7 +113,7 @@ pub(super) fn domain_totals(name: &str) -> Synthetic {
     let gang = row(&profile("m", true, 1000, 8192), &amounts(4000, 32 * GI, 0), 10, "gang");
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Phase(Phase::Phase1), number: "none, a guard" },
+        recorded: Recorded::none(Timed::Phase(Phase::Phase1), "none, a guard"),
         records: 12_000,
         demand: vec![(cluster(0), vec![gang])],
         fleet: Box::new(|yard| {
@@ -122,7 +126,7 @@ pub(super) fn domain_totals(name: &str) -> Synthetic {
 }
 
 /// Gangs of 2 to 8 whole machines over racks of 50.
-pub(super) fn choice(name: &str, gangs: usize, racks: usize, number: &'static str) -> Synthetic {
+pub(super) fn choice(name: &str, gangs: usize, racks: usize, recorded: Recorded) -> Synthetic {
     let profile = profile("m", true, 1000, 8192);
     let clusters = gangs.div_ceil(400);
     let rows = |c: usize| {
@@ -134,7 +138,7 @@ pub(super) fn choice(name: &str, gangs: usize, racks: usize, number: &'static st
     };
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded { timed: Timed::Phase(Phase::Phase1), number },
+        recorded,
         records: racks as u64 * 50,
         demand: (0..clusters).map(rows).collect(),
         fleet: Box::new(move |yard| {

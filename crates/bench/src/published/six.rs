@@ -3,9 +3,10 @@
 use bigfleet_engine::Phase;
 use bigfleet_types::{MachineState, Need, Resources};
 
-use crate::factory::Model;
+use crate::compare::{Recorded, Timed};
+use crate::factory::{Model, cluster};
 use crate::realistic::amounts;
-use crate::synthetic::{Recorded, Synthetic, Timed, model, profile, row};
+use crate::synthetic::{Synthetic, ZONES, model, profile, row};
 
 /// One kind.
 pub(super) struct Kind {
@@ -19,14 +20,12 @@ pub(super) struct Kind {
     gang: bool,
 }
 
-const ABC: &[&str] = &["a", "b", "c"];
-
 pub(super) const KINDS: [Kind; 6] = [
     Kind {
         name: "gpu-training",
         percent: 5,
         types: &["a3-highgpu-8g"],
-        zones: ABC,
+        zones: &ZONES,
         sizes: &[(0, 0, 8), (0, 0, 16)],
         priorities: &[1000],
         gang: true,
@@ -35,7 +34,7 @@ pub(super) const KINDS: [Kind; 6] = [
         name: "gpu-inference",
         percent: 15,
         types: &["a3-highgpu-1g", "a2-highgpu-1g"],
-        zones: ABC,
+        zones: &ZONES,
         sizes: &[(0, 0, 1), (0, 0, 2)],
         priorities: &[100, 1000],
         gang: false,
@@ -44,7 +43,7 @@ pub(super) const KINDS: [Kind; 6] = [
         name: "cpu-batch",
         percent: 35,
         types: &["c6i.4xlarge", "c6i.8xlarge", "n2-standard-32"],
-        zones: ABC,
+        zones: &ZONES,
         sizes: &[(4, 8, 0), (8, 16, 0), (16, 32, 0), (32, 64, 0)],
         priorities: &[100],
         gang: false,
@@ -53,7 +52,7 @@ pub(super) const KINDS: [Kind; 6] = [
         name: "cpu-service",
         percent: 30,
         types: &["m6i.large", "m6i.xlarge", "m6i.2xlarge"],
-        zones: ABC,
+        zones: &ZONES,
         sizes: &[(2, 8, 0), (4, 16, 0), (8, 32, 0), (16, 64, 0)],
         priorities: &[1000],
         gang: false,
@@ -62,7 +61,7 @@ pub(super) const KINDS: [Kind; 6] = [
         name: "memory-db",
         percent: 10,
         types: &["r6i.xlarge", "r6i.2xlarge"],
-        zones: &["a", "b"],
+        zones: ZONES.split_at(2).0,
         sizes: &[(4, 32, 0), (4, 64, 0), (8, 128, 0)],
         priorities: &[1000],
         gang: true,
@@ -71,7 +70,7 @@ pub(super) const KINDS: [Kind; 6] = [
         name: "critical-realtime",
         percent: 5,
         types: &["c6i.4xlarge", "m6i.2xlarge"],
-        zones: ABC,
+        zones: &ZONES,
         sizes: &[(8, 16, 0), (16, 32, 0)],
         priorities: &[1_000_000],
         gang: false,
@@ -106,27 +105,29 @@ impl Kind {
     }
 }
 
-/// The kind that owns this percent.
-pub(super) fn kind_of(number: usize) -> &'static Kind {
+/// The number of the kind that owns this percent.
+pub(super) fn kind_of(number: usize) -> usize {
     let mut below = 0;
-    let owns = |kind: &&Kind| {
+    let owns = |kind: &Kind| {
         below += kind.percent;
         number % 100 < below
     };
-    KINDS.iter().find(owns).unwrap_or(&KINDS[0])
+    KINDS.iter().position(owns).unwrap_or(0)
 }
 
 /// 60,000 Idle machines, 50,000 rows of one machine.
 pub(super) fn realistic(name: &str, all_same: bool) -> Synthetic {
     let rows = |c: usize| {
-        let need = |i: usize| kind_of(c * 1000 + i).need(i, all_same, 1, &format!("need-{i}"));
-        (crate::synthetic::cluster(c), (0..1000).map(need).collect())
+        let need = |i: usize| KINDS[kind_of(c * 1000 + i)].need(i, all_same, 1, &format!("need-{i}"));
+        (cluster(c), (0..1000).map(need).collect())
     };
     Synthetic {
         name: name.to_owned(),
-        recorded: Recorded {
-            timed: Timed::Phase(Phase::Phase1),
-            number: if all_same { "none" } else { "22 ms on a laptop, 4 to 8 s p99 in the cloud" },
+        recorded: if all_same {
+            Recorded::none(Timed::Phase(Phase::Phase1), "none")
+        } else {
+            let number = "22 ms on a laptop, 4 to 8 s p99 in the cloud";
+            Recorded::ms(Timed::Phase(Phase::Phase1), 22.0, number)
         },
         records: 60_000,
         demand: (0..50).map(rows).collect(),

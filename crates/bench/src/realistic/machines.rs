@@ -8,7 +8,7 @@ use bigfleet_types::{Attribution, CapacityType, ClusterId, MachineState, NanoDol
 use super::Realistic;
 use super::tables::{Kind, Tables};
 use crate::catalogue::{Archetype, CATALOGUE, RACK, RACK_KEY, ZONES, price};
-use crate::factory::{Factory, Model};
+use crate::factory::{Factory, Model, cluster};
 use crate::sizing::{ByKind, Tally};
 use crate::workload::Emit;
 
@@ -38,7 +38,7 @@ fn configured(fleet: &Realistic, yard: &mut Yard<'_>, made: &mut Tally, emit: Em
     let mut shares = Shares::new(fleet);
     let mut last_gang: [Option<Attribution>; CATALOGUE.len()] = Default::default();
     for number in 0..clusters {
-        let cluster = Realistic::cluster(number);
+        let cluster = cluster(number);
         let plan = fleet.plan(number);
         for row in &plan.plain {
             let stamps = &fleet.tables.kind(row.kind).profiles[row.at][usize::from(row.spread)].stamps;
@@ -79,7 +79,7 @@ fn configured(fleet: &Realistic, yard: &mut Yard<'_>, made: &mut Tally, emit: Em
         let mut stamps = last_gang[kind].take().unwrap_or_else(|| tables.profiles[0][0].stamps.clone());
         stamps.group = Some("apps/ended".into());
         for turn in 0..left {
-            let cluster = Realistic::cluster(turn % clusters);
+            let cluster = cluster(turn % clusters);
             let shelf = (kind, 0, 0, usize::try_from(turn).unwrap_or(0) % ZONES.len());
             yard.place(shelf, 1, MachineState::Configured, Some((&cluster, &stamps)), emit);
         }

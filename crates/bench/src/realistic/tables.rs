@@ -6,12 +6,11 @@ use std::sync::Arc;
 use bigfleet_engine::fold_key;
 use bigfleet_operator::aggregate::kinds_group;
 use bigfleet_types::{
-    Attribution, Family, Group, Need, Operator, PenaltyBucket, Profile, Quantity, Requirement, Resources,
-    SpreadTerm, WhenUnsatisfiable, keys,
+    Attribution, Group, Need, Operator, Profile, Requirement, Resources, SpreadTerm, WhenUnsatisfiable, keys,
 };
 
 use super::amounts;
-use crate::catalogue::{Archetype, CATALOGUE, GPU, RACK_KEY};
+use crate::catalogue::{Archetype, CATALOGUE, GPU, RACK_KEY, penalty};
 
 /// The tables of all kinds, in the order of the catalogue.
 #[derive(Debug)]
@@ -103,13 +102,7 @@ impl Kind {
             when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
         };
         let spread = if spread && self.spec.gang.is_none() { vec![term] } else { Vec::new() };
-        let bucket = |dollars: i64| {
-            PenaltyBucket::from_dollars(Quantity::from_nano(
-                i128::from(dollars) * 1_000_000_000,
-                Family::Decimal,
-            ))
-        };
-        let (interruption, reclamation) = (bucket(self.spec.interruption), bucket(self.spec.reclamation));
+        let (interruption, reclamation) = (penalty(self.spec.interruption), penalty(self.spec.reclamation));
         let profile =
             Arc::new(Profile::new(requirements, spread, self.spec.priority, interruption, reclamation));
         let stamps = Attribution::of(&self.need(&profile, &[1], self.group.clone()));

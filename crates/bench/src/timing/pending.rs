@@ -2,35 +2,34 @@
 //! the wire and the engine to actions.
 
 use std::collections::BTreeMap;
-use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bigfleet_engine::{Engine, Event, Policy};
-use bigfleet_operator::aggregate::Aggregate;
 use bigfleet_operator::io::{CapacityRequest, CoLocation, LabelSelector, Uid};
-use bigfleet_proto::gate::rollup;
+use bigfleet_proto::gate;
 use bigfleet_proto::v1alpha1::ClusterCapacityNeeds;
 use bigfleet_types::{ClusterId, MachineState};
 
-use super::{Made, Run};
+use super::{Laps, Made, Run, rollup};
+use crate::catalogue::ZONES;
+use crate::compare::{Recorded, Timed};
 use crate::factory::{Factory, Model};
 use crate::realistic::amounts;
 use crate::synthetic::{model, priced};
 use crate::workload::START;
 
-pub(super) const TIMED: &str = "requests in memory to actions: aggregation, rows, the gate, the engine";
-/// A peer's scheduling benchmark on the same kind of machine, 1,000 to 1,000,000 pods.
-pub(super) const RECORDED: [&str; 4] = [
-    "2400 ms (a peer, 1,000 pods); target 2 ms",
-    "33300 ms (a peer, 10,000 pods); target 20 ms",
-    "none; target 200 ms or less",
-    "none; target 1000 ms",
-];
+pub(super) const WHAT: &str = "requests in memory to actions: aggregation, rows, the gate, the engine";
+
+/// What a peer's scheduling benchmark took for as many pods on the same kind of machine.
+pub(super) const fn peer(ms: f64) -> Recorded {
+    Recorded::ms(Timed::Cold, ms, "a peer's scheduling benchmark with as many pods")
+}
+
+/// Sizes at which the peer was not measured.
+pub(super) const NO_PEER: Recorded = Recorded::none(Timed::Cold, "none");
 
 const TYPES: usize = 400;
-const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// Quota slots of one type in one zone.
 const SLOTS: usize = 100;
 
@@ -41,27 +40,21 @@ pub(super) fn run(pods: u64) -> Result<Run> {
     let requests: Vec<_> = (0..pods).map(request).collect();
     let cluster = ClusterId::trusted("cluster");
 
-    let mut aggregate = Aggregate::default();
-    let start = Instant::now();
-    for request in &requests {
-        black_box(aggregate.apply(request));
-    }
-    let aggregated = Instant::now();
-    let rows = aggregate.rows();
+    let (aggregate, rows, [aggregating, rolling_up]) = rollup::aggregate(&requests);
+    let mut laps = Laps::begin();
     let message = ClusterCapacityNeeds {
         cluster_id: cluster.to_string(),
         timestamp_unix_nanos: START.0,
         needs: rows.needs,
     };
-    let rolled_up = Instant::now();
     let needs =
-        rollup::accept(&cluster, &message).context("the shard refuses the benchmark's roll-up")?.needs;
-    let accepted = Instant::now();
+        gate::rollup::accept(&cluster, &message).context("the shard refuses the benchmark's roll-up")?.needs;
+    let gate = laps.end();
     engine.apply(Event::Demand { cluster: cluster.clone(), rows: needs, at: START });
     engine.apply(Event::Heard(cluster));
-    let applied = Instant::now();
+    let apply = laps.end();
     let decisions = engine.decide(START);
-    let decided = Instant::now();
+    let decide = laps.end();
 
     anyhow::ensure!(aggregate.len() == requests.len(), "the operator skips requests of the benchmark");
     let unmet = decisions.verdicts.iter().filter(|verdict| !verdict.satisfied).count();
@@ -72,13 +65,14 @@ pub(super) fn run(pods: u64) -> Result<Run> {
         gangs: message.needs.iter().filter(|row| !row.group.is_empty()).count() as u64,
         pods: Some(pods),
         actions: decisions.actions.len() as u64,
+        ..Made::default()
     };
     let parts = vec![
-        ("aggregate", aggregated - start),
-        ("rows", rolled_up - aggregated),
-        ("gate", accepted - rolled_up),
-        ("apply", applied - accepted),
-        ("decide", decided - applied),
+        ("aggregate", aggregating),
+        ("rows", rolling_up),
+        ("gate", gate),
+        ("apply", apply),
+        ("decide", decide),
     ];
     Ok(Run { parts, made })
 }

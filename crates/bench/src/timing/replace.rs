@@ -6,12 +6,15 @@ use anyhow::Result;
 use bigfleet_engine::{Engine, Event, Phase, Policy};
 
 use super::{Made, Run};
+use crate::compare::{Recorded, Timed};
+use crate::factory::cluster;
 use crate::realistic::amounts;
-use crate::synthetic::{cluster, profile, row};
+use crate::synthetic::{profile, row};
 use crate::workload::START;
 
-pub(super) const TIMED: &str = "taking one cluster's 1,000 new rows, and the order of all 50,000";
-pub(super) const RECORDED: &str = "none; sorting was 25 % of the processor's time";
+pub(super) const WHAT: &str = "taking one cluster's 1,000 new rows; folding and order of all 50,000";
+pub(super) const RECORDED: Recorded =
+    Recorded::none(Timed::Cold, "none; sorting was 25 % of the processor's time");
 
 pub(super) fn run() -> Result<Run> {
     let profiles: Vec<_> = (0..10).map(|p| profile("m", false, 1000 * (p + 1), 8192)).collect();
@@ -31,7 +34,7 @@ pub(super) fn run() -> Result<Run> {
     let applied = start.elapsed();
     let (mut last, mut order) = (Instant::now(), Duration::ZERO);
     let decisions = engine.decide_observed(START, &mut |phase| {
-        if phase == Phase::Settle {
+        if phase == Phase::Fold {
             order += last.elapsed();
         }
         last = Instant::now();

@@ -12,13 +12,14 @@ use bigfleet_types::{
 };
 
 use super::{Made, Run};
-use crate::factory::Factory;
+use crate::compare::{Recorded, Timed};
+use crate::factory::{Factory, cluster};
 use crate::realistic::amounts;
-use crate::synthetic::{cluster, model, priced, profile, row};
+use crate::synthetic::{model, priced, profile, row};
 use crate::workload::{ROLLUP, START};
 
-pub(super) const TIMED: &str = "10,000 cycles of 3,000 machines and 30 clusters, all decisions together";
-pub(super) const RECORDED: &str = "30 s for a longer variant";
+pub(super) const WHAT: &str = "10,000 cycles of 3,000 machines and 30 clusters, all decisions together";
+pub(super) const RECORDED: Recorded = Recorded::none(Timed::Cold, "some 30 s for a longer variant");
 
 const CYCLES: u64 = 10_000;
 const SEED: u64 = 0xCAFE_BABE;
@@ -62,9 +63,8 @@ pub(super) fn run() -> Result<Run> {
     let made = Made {
         records: world.machines.len() as u64,
         needs: demand.values().map(|rows| rows.len() as u64).sum(),
-        gangs: 0,
-        pods: None,
         actions,
+        ..Made::default()
     };
     anyhow::ensure!(actions > CYCLES / 10, "a soak of only {actions} actions is none");
     Ok(Run { parts: vec![("apply", applying), ("decide", deciding)], made })

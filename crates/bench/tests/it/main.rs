@@ -5,4 +5,5 @@
 
 mod fleets;
 mod instructions;
+mod page;
 mod reports;

@@ -59,7 +59,11 @@ fn a_published_benchmark_stands_beside_its_number() {
     assert_eq!(report["actions"], 10);
     assert_eq!(report["timed"], "phase1");
     assert_eq!(report["timed_ms"], report["phase_ms"]["phase1"]);
-    assert!(report["recorded"].is_string());
+    assert!(report["recorded"].is_string() && report["ratio"].is_null());
+    let report = self::report(&["engine", "--workload", "inv-snapshot", "--json", "--least"]);
+    assert_eq!(report["recorded_ms"], 477.0);
+    let (ours, ratio) = (report["timed_ms"].as_f64().unwrap(), report["ratio"].as_f64().unwrap());
+    assert!((ratio * ours - 477.0).abs() < 1e-6, "{report}");
 }
 
 #[test]
@@ -74,6 +78,38 @@ fn pending_pods_become_decisions() {
         phases.keys().map(String::as_str).collect::<Vec<_>>(),
         ["aggregate", "apply", "decide", "gate", "rows"]
     );
+}
+
+#[test]
+fn a_shard_starts_from_bytes() {
+    let report = report(&["engine", "--workload", "cold-start-5k", "--json", "--least"]);
+    assert_eq!((&report["records"], &report["needs"]), (&24_293.into(), &4_707.into()));
+    assert_eq!(report["decoded"], "List and roll-ups");
+    // A realistic record has some 300 bytes.
+    assert!((24_293 * 200..24_293 * 400).contains(&report["bytes"].as_u64().unwrap()), "{report}");
+    assert!(
+        report["actions"].as_u64().is_some_and(|actions| actions > 0 && actions <= 24_293 / 50),
+        "{report}"
+    );
+    let parts: Vec<_> = report["phase_ms"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        parts,
+        [
+            "cycle",
+            "hello",
+            "list apply",
+            "list decode",
+            "list free",
+            "list gate",
+            "rollup apply",
+            "rollup decode",
+            "rollup gate"
+        ]
+    );
+    let sum: f64 = report["phase_ms"].as_object().unwrap().values().map(|ms| ms.as_f64().unwrap()).sum();
+    assert!((sum - report["cold_full_ms"].as_f64().unwrap()).abs() < 0.01, "{report}");
+    assert_eq!(report["timed_ms"], report["cold_full_ms"]);
+    assert_eq!((&report["target_ms"], &report["recorded_ms"]), (&20.0.into(), &Value::Null));
 }
 
 #[test]

@@ -118,6 +118,12 @@ const FLAGS: &[Flag] = &[
         help: "Delete the Node of a machine that has left, once it is not Ready",
     },
     Flag {
+        name: "daemonset-overhead",
+        kind: Kind::Choice(&["off", "auto"]),
+        default: Some("off"),
+        help: "auto: raise the demand by what DaemonSets take of the fleet's nodes",
+    },
+    Flag {
         name: "reconnect-initial-backoff",
         kind: Kind::PositiveDuration,
         default: Some("500ms"),
@@ -148,10 +154,6 @@ const LATER: &[Later] = &[
     TLS_LATER[1],
     TLS_LATER[2],
     Later {
-        name: "daemonset-overhead",
-        reason: "this version does not add DaemonSets to the demand; state allocatable net of them in the machine shapes, and leave the flag out",
-    },
-    Later {
         name: "mint-bootstrap-tokens",
         reason: "this version mints no tokens; put what lets a machine join into the template, and leave the flag out",
     },
@@ -180,6 +182,7 @@ fn service_options(values: &Values) -> Result<service::Options, Failure> {
     core.ack_concurrency = values.count("ack-concurrency");
     core.force_delete_at_deadline = values.switch("force-delete-at-deadline");
     core.delete_node_on_release = values.switch("delete-node-on-release");
+    core.daemonset_overhead = values.text("daemonset-overhead") == "auto";
     core.seed = bigfleet_net::ids::random_u64()?;
     let session = &mut options.session;
     session.initial_backoff = values.duration("reconnect-initial-backoff");
@@ -239,7 +242,7 @@ pub(super) fn run(values: &Values) -> Outcome {
             tracing::info!(signal, "stopping");
             stopping.cancel();
         });
-        let shell = shell::Options { own_pod };
+        let shell = shell::Options { own_pod, daemon_sets: service.core.daemonset_overhead };
         let options = Options { service, limits, lease, shell, metrics_addr, bootstrap };
         let listening = |addr| {
             if ready("operator-metrics", addr).is_err() {

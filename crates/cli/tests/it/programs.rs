@@ -66,6 +66,100 @@ fn print_config_shows_every_setting_with_its_origin() {
     assert!(is_empty(folder.path()), "--print-config left something behind");
 }
 
+/// The same for the programs of a cluster: every flag by file, variable and command line.
+#[test]
+fn the_operator_and_the_pod_controller_read_file_environment_and_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings.yaml");
+    let settings = |args: &[&str], text: &str, variables: &[(&str, &str)]| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = within(folder.path(), args);
+        command.args(["--print-config", "--config"]).arg(&file).envs(variables.iter().copied());
+        let output = finish(command);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let all = |text: &str, lines: &[&str]| {
+        for line in lines {
+            assert!(text.lines().any(|l| l == *line), "no line {line} in\n{text}");
+        }
+    };
+    let operator = settings(
+        &["operator", "--daemonset-overhead=auto", "--qps=3"],
+        "cluster-id: c-file\nshard-addr: file:1\nqps: 1\nrollup-interval: 20s\ndelete-node-on-release: true\n",
+        &[
+            ("BIGFLEET_SHARD_ADDR", "env:1"),
+            ("BIGFLEET_QPS", "2"),
+            ("BIGFLEET_DAEMONSET_OVERHEAD", "off"),
+            ("BIGFLEET_FORCE_DELETE_AT_DEADLINE", "true"),
+        ],
+    );
+    all(
+        &operator,
+        &[
+            "cluster-id = \"c-file\" (file)",
+            "shard-addr = \"env:1\" (environment)",
+            "qps = \"3\" (flag)",
+            "rollup-interval = \"20s\" (file)",
+            "delete-node-on-release = \"true\" (file)",
+            "force-delete-at-deadline = \"true\" (environment)",
+            "daemonset-overhead = \"auto\" (flag)",
+            "ack-concurrency = \"16\" (default)",
+        ],
+    );
+    let controller = settings(
+        &["pod-controller", "--burst=9"],
+        "burst: 7\nexclude-namespaces: a,b\nleader-elect: false\n",
+        &[
+            ("BIGFLEET_BURST", "8"),
+            ("BIGFLEET_EXCLUDE_NAMESPACES", "x"),
+            ("BIGFLEET_TERMINATING_POD_GRACE", "9s"),
+        ],
+    );
+    all(
+        &controller,
+        &[
+            "burst = \"9\" (flag)",
+            "exclude-namespaces = \"x\" (environment)",
+            "leader-elect = \"false\" (file)",
+            "terminating-pod-grace = \"9s\" (environment)",
+        ],
+    );
+}
+
+#[test]
+fn settings_of_the_operator_and_the_pod_controller_are_refused_whatever_their_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings.yaml");
+    std::fs::write(&file, "burst: many\nno-such-flag: 1\n").unwrap();
+    for (args, variable, expected) in [
+        (
+            &["operator", "--cluster-id=c", "--shard-addr=h:1", "--leader-elect=perhaps"][..],
+            ("BIGFLEET_DAEMONSET_OVERHEAD", "some"),
+            &[
+                "--leader-elect \"perhaps\"",
+                "BIGFLEET_DAEMONSET_OVERHEAD \"some\": is none of off, auto",
+                "many",
+                "no-such-flag",
+            ][..],
+        ),
+        (
+            &["pod-controller", "--qps=0"],
+            ("BIGFLEET_TERMINATING_POD_GRACE", "soon"),
+            &["--qps", "BIGFLEET_TERMINATING_POD_GRACE \"soon\"", "many", "no-such-flag"],
+        ),
+    ] {
+        let mut command = within(folder.path(), args);
+        command.arg("--config").arg(&file).env(variable.0, variable.1);
+        let output = finish(command);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        for part in expected {
+            assert!(said.contains(part), "{part} is not named: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_single_dash_does_for_long_flags() {
     let output = run(&["shard", "-provider-addr=127.0.0.1:1", "-id", "east-1", "-dry-run", "-print-config"]);
@@ -172,10 +266,6 @@ fn flags_of_later_parts_are_refused_with_the_reason() {
         (&["all-in-one", "--dashboard-addr=:1"], "--dashboard-addr: this version has no dashboard yet"),
         (&["shard", SHARD, "--seed-machines=3"], "--seed-machines: belongs to `bigfleet provider fakecloud`"),
         (&["shard", SHARD, "--incremental-reconcile"], "--incremental-reconcile: "),
-        (
-            &[OPERATOR[0], OPERATOR[1], OPERATOR[2], "--daemonset-overhead=auto"],
-            "--daemonset-overhead: this version does not add DaemonSets",
-        ),
         (
             &[OPERATOR[0], OPERATOR[1], OPERATOR[2], "--mint-bootstrap-tokens"],
             "--mint-bootstrap-tokens: this version mints no tokens",

@@ -42,27 +42,30 @@ pub(crate) struct Told {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Offer {
     pub(super) count: u64,
-    creditable_count: u64,
     pub(super) total: Lanes,
     credit: Lanes,
     own: Lanes,
     /// Credit and Idle machines.
     near: Lanes,
+    /// The credit that no other live Need is stamped on, and of how many machines.
+    unspoken: Lanes,
+    unspoken_count: u64,
 }
 
 /// The greater the better. The satisfiable compare by credit, own, near and least over-commitment; the others by
-/// total, credit and own; then all by number of machines.
+/// total, credit and own; then all by number of machines. What credit covers compares by what is unspoken of it, from
+/// near on: neither slack may move the gang, nor what its siblings bind and release because of it.
 pub(super) type Rank = (bool, [i128; 3], Reverse<i128>, u64);
 
 impl Offer {
     pub(super) fn rank(&self, deficit: &Lanes) -> Rank {
         let share = |lanes: &Lanes| lanes.coverage(deficit, true);
-        // Slack must not move a gang that its credit covers.
         let served = self.credit.covers(deficit);
-        let count = if served { self.creditable_count } else { self.count };
+        let count = if served { self.unspoken_count } else { self.count };
         if self.total.covers(deficit) {
-            let commitment = if served { &self.credit } else { &self.total };
-            let shares = [share(&self.credit), share(&self.own), share(&self.near)];
+            let (near, commitment) =
+                if served { (&self.unspoken, &self.unspoken) } else { (&self.near, &self.total) };
+            let shares = [share(&self.credit), share(&self.own), share(near)];
             (true, shares, Reverse(commitment.coverage(deficit, false)), count)
         } else {
             (false, [share(&self.total), share(&self.credit), share(&self.own)], Reverse(0), count)
@@ -73,14 +76,17 @@ impl Offer {
         let worth = capacity.times(i64::from(machines));
         self.count += u64::from(machines);
         self.total.add(&worth);
-        if matches!(kind, Kind::Own | Kind::OtherCredit) {
-            self.creditable_count += u64::from(machines);
+        if matches!(kind, Kind::Own | Kind::Nobodys | Kind::Siblings) {
             self.credit.add(&worth);
         }
         if kind == Kind::Own {
             self.own.add(&worth);
         }
-        if matches!(kind, Kind::Own | Kind::OtherCredit | Kind::Idle) {
+        if matches!(kind, Kind::Own | Kind::Nobodys) {
+            self.unspoken.add(&worth);
+            self.unspoken_count += u64::from(machines);
+        }
+        if matches!(kind, Kind::Own | Kind::Nobodys | Kind::Siblings | Kind::Idle) {
             self.near.add(&worth);
         }
     }
@@ -105,7 +111,10 @@ impl Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Own,
-    OtherCredit,
+    /// Credit that is stamped for no Need of today, or for whom is not known.
+    Nobodys,
+    /// Credit that is stamped for another Need.
+    Siblings,
     Idle,
     Speculative,
     /// Ordered by an earlier pass and on its way.
@@ -180,7 +189,11 @@ fn choose(
 fn claims_on(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Map<ValueIx, Offer> {
     let mut pools: Vec<(Kind, PoolIx)> = Vec::new();
     for part in credit::Part::ALL {
-        let kind = if part.is_own() { Kind::Own } else { Kind::OtherCredit };
+        let kind = match part {
+            credit::Part::OwnBound | credit::Part::OwnCreating => Kind::Own,
+            credit::Part::Orphans | credit::Part::CreatingForAnyone => Kind::Nobodys,
+            credit::Part::Siblings => Kind::Siblings,
+        };
         pools.extend(credit::unordered(pass, row, part).into_iter().map(|ix| (kind, ix)));
     }
     for ix in pass.fleet.pools.draining() {

@@ -86,6 +86,10 @@ impl Collector for Running {
         out.gauges("crs", "CapacityRequests that contribute to the demand", "phase", &phases)?;
         let by = &counters.requests_skipped;
         out.family("crs_skipped", "CapacityRequests that contribute nothing", "reason", by)?;
+        let shares: Vec<_> =
+            counters.daemonset_overhead.iter().map(|(name, share)| (*name, *share)).collect();
+        let help = "Percents that DaemonSets take of the fleet's nodes, by which the demand is raised";
+        out.gauges("daemonset_overhead_percent", help, "resource", &shares)?;
         out.gauge("ack_queue_depth", "CapacityRequests that wait to be acknowledged", counters.ack_queue)?;
         out.counter("acknowledged", "CapacityRequests acknowledged", counters.acknowledged)?;
         out.counter(

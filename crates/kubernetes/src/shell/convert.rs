@@ -1,9 +1,12 @@
 //! Nodes and pods as the operator core reads them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bigfleet_operator::io;
+use bigfleet_types::Quantity;
 use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 /// Marks the API server's picture of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -29,8 +32,34 @@ pub(super) fn node(object: &v1::Node) -> io::Node {
             .collect(),
         provider_id: spec.and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
         unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
+        taints: spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten().map(taint).collect(),
+        allocatable: object
+            .status
+            .as_ref()
+            .and_then(|status| status.allocatable.as_ref())
+            // A node that says nonsense of itself offers nothing.
+            .and_then(|all| amounts(all).ok())
+            .unwrap_or_default(),
         ready: conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"),
     }
+}
+
+fn taint(taint: &v1::Taint) -> (String, String, String) {
+    (taint.key.clone(), taint.value.clone().unwrap_or_default(), taint.effect.clone())
+}
+
+/// The cpu and memory among quantities.
+///
+/// # Errors
+/// Which of the two cannot be read, and why.
+pub(super) fn amounts(all: &BTreeMap<String, Text>) -> Result<io::Amounts, String> {
+    let of = |name: &str| match all.get(name) {
+        None => Ok(0),
+        Some(text) => Quantity::parse(&text.0)
+            .map(|quantity| quantity.nano())
+            .map_err(|error| format!("{name}: quantity {:?} {error}", text.0)),
+    };
+    Ok(io::Amounts { cpu: of("cpu")?, memory: of("memory")? })
 }
 
 /// A pod on `node`. `own` is the namespace and name of the pod that we run in.

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::lock;
 
-/// Every kind that must be read before the operator is ready.
+/// Kinds that must always be read before the operator is ready.
 pub(super) const KINDS: [&str; 4] = ["CapacityRequest", "Node", "UpcomingNode", "AvailableCapacity"];
 
 pub(super) struct Synced {
@@ -20,11 +20,17 @@ pub(super) struct Synced {
 }
 
 impl Synced {
-    pub(super) fn new(gauge: Family<Labels<1>, Gauge>, readiness: Readiness) -> Self {
-        for kind in KINDS {
+    /// `more` is one more kind that must be read.
+    pub(super) fn new(
+        gauge: Family<Labels<1>, Gauge>,
+        readiness: Readiness,
+        more: Option<&'static str>,
+    ) -> Self {
+        let kinds = || KINDS.into_iter().chain(more);
+        for kind in kinds() {
             gauge.get_or_create(&[("kind", kind)]).set(0);
         }
-        Self { state: Mutex::new(KINDS.map(|kind| (kind, false)).into()), gauge, readiness }
+        Self { state: Mutex::new(kinds().map(|kind| (kind, false)).collect()), gauge, readiness }
     }
 
     /// A kind has been read from beginning to end, or cannot be read any more.

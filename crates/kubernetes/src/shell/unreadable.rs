@@ -15,6 +15,8 @@ use super::events::Events;
 use super::lock;
 
 const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Objects that are remembered. One that a watch gap hides the end of would stay for ever.
+const OBJECTS: usize = 10_000;
 /// Longest error that is told of an object.
 const TOLD: usize = 512;
 
@@ -41,6 +43,11 @@ impl Unreadable {
             return;
         }
         known.insert(key, now);
+        if known.len() > OBJECTS
+            && let Some(oldest) = known.iter().min_by_key(|(_, logged)| **logged).map(|(key, _)| key.clone())
+        {
+            known.remove(&oldest);
+        }
         drop(known);
         let error: String = error.chars().take(TOLD).collect();
         tracing::warn!(

@@ -61,18 +61,17 @@ async fn dispatch(inner: &Inner, write: Write) -> Result<(), WriteError> {
             inner.metrics.acknowledge_seconds.observe(began.elapsed().as_secs_f64());
             done(result)
         }
-        Write::Cordon { node, annotations } => {
-            let patch =
-                json!({ "metadata": { "annotations": annotations }, "spec": { "unschedulable": true } });
+        Write::Cordon { node, uid, annotations } => {
+            let patch = json!({ "metadata": { "uid": &*uid, "annotations": annotations }, "spec": { "unschedulable": true } });
             patch_node(inner, &node, patch).await
         }
-        Write::Uncordon { node, annotations } => {
+        Write::Uncordon { node, uid, annotations } => {
             let none: BTreeMap<&String, Value> = annotations.iter().map(|key| (key, Value::Null)).collect();
-            let patch = json!({ "metadata": { "annotations": none }, "spec": { "unschedulable": null } });
+            let patch = json!({ "metadata": { "uid": &*uid, "annotations": none }, "spec": { "unschedulable": null } });
             patch_node(inner, &node, patch).await
         }
-        Write::LabelNode { node, labels } => {
-            patch_node(inner, &node, json!({ "metadata": { "labels": labels } })).await
+        Write::LabelNode { node, uid, labels } => {
+            patch_node(inner, &node, json!({ "metadata": { "uid": &*uid, "labels": labels } })).await
         }
         Write::Evict { pod, namespace, name, grace } => evict(inner, &pod, &namespace, &name, grace).await,
         Write::DeletePod { pod, namespace, name } => {
@@ -100,9 +99,16 @@ async fn dispatch(inner: &Inner, write: Write) -> Result<(), WriteError> {
     }
 }
 
+/// A patch that names the uid changes no other node of the name: a uid never changes, so that the server calls the patch
+/// invalid then.
 async fn patch_node(inner: &Inner, name: &str, patch: Value) -> Result<(), WriteError> {
     let api: Api<Node> = Api::all(inner.client.clone());
-    done(api.patch(name, &merge(), &Patch::Merge(patch)).await)
+    match api.patch(name, &merge(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("metadata.uid") => {
+            Err(WriteError::Gone)
+        }
+        result => done(result),
+    }
 }
 
 /// The client library's own eviction loses its options on the way, the uid among them; so the body is made here.

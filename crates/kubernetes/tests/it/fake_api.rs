@@ -274,6 +274,12 @@ impl Inner {
                 }
                 reply(200, &self.put(base, object, true))
             }
+            ("PATCH", Some(object))
+                if body["metadata"].get("uid").is_some_and(|uid| *uid != object["metadata"]["uid"]) =>
+            {
+                let message = "Node \"n\" is invalid: metadata.uid: Invalid value: \"x\": field is immutable";
+                reply(422, &status(422, "Invalid", message))
+            }
             ("PATCH", Some(mut object)) => {
                 merge(&mut object, body);
                 reply(200, &self.put(base, object, true))

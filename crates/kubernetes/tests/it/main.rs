@@ -11,5 +11,6 @@ mod pods_kit;
 mod pods_life;
 mod pods_service;
 mod pods_table;
+mod shell_daemon_sets;
 mod shell_watch;
 mod shell_write;

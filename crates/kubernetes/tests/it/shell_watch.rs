@@ -23,10 +23,15 @@ pub(crate) struct Shell {
 }
 
 pub(crate) fn shell(fake: &Fake) -> Shell {
+    shell_with(fake, false)
+}
+
+/// The same, with DaemonSets or without.
+pub(crate) fn shell_with(fake: &Fake, daemon_sets: bool) -> Shell {
+    let options = Options { own_pod: Some(("sys".to_owned(), "operator".to_owned())), daemon_sets };
     let mut registry = Registry::default();
     let readiness = Readiness::settable("starting");
     let halt = CancellationToken::new();
-    let options = Options { own_pod: Some(("sys".to_owned(), "operator".to_owned())) };
     let clock = Arc::new(SystemClock::start());
     let shell =
         KubernetesShell::new(fake.client(), options, clock, &mut registry, readiness.clone(), halt.clone());

@@ -68,27 +68,34 @@ async fn nodes_are_patched_and_only_what_is_named() {
     let shell = shell(&fake).shell;
     let annotations = BTreeMap::from([("bigfleet.lucy.sh/x".to_owned(), "1".to_owned())]);
     let node = || "n".to_owned();
-    assert_eq!(shell.write(Write::Cordon { node: node(), annotations }).await, Ok(()));
+    let uid = || "uid-n".into();
+    assert_eq!(shell.write(Write::Cordon { node: node(), uid: uid(), annotations }).await, Ok(()));
     let stored = fake.get("nodes/n").unwrap();
     assert_eq!(
         (&stored["spec"]["unschedulable"], &stored["metadata"]["annotations"]["bigfleet.lucy.sh/x"]),
         (&json!(true), &json!("1"))
     );
     let labels = BTreeMap::from([("l".to_owned(), "v".to_owned())]);
-    assert_eq!(shell.write(Write::LabelNode { node: node(), labels }).await, Ok(()));
+    assert_eq!(shell.write(Write::LabelNode { node: node(), uid: uid(), labels }).await, Ok(()));
     let annotations = vec!["bigfleet.lucy.sh/x".to_owned()];
-    assert_eq!(shell.write(Write::Uncordon { node: node(), annotations }).await, Ok(()));
+    assert_eq!(shell.write(Write::Uncordon { node: node(), uid: uid(), annotations }).await, Ok(()));
     let stored = fake.get("nodes/n").unwrap();
     assert_eq!(stored["spec"].get("unschedulable"), None);
     assert_eq!(stored["metadata"]["annotations"], json!({}));
     assert_eq!(stored["metadata"]["labels"], json!({ "l": "v" }));
-    // A node of the same name that is another one stays.
+    // A node of the same name that is another one stays as it is.
+    let cordon = Write::Cordon { node: node(), uid: "other".into(), annotations: BTreeMap::new() };
+    assert_eq!(shell.write(cordon).await, Err(WriteError::Gone));
+    assert_eq!(fake.get("nodes/n").unwrap()["spec"].get("unschedulable"), None);
     let wrong = Write::DeleteNode { node: node(), uid: "other".into() };
     assert_eq!(shell.write(wrong).await, Err(WriteError::Gone));
     assert!(fake.get("nodes/n").is_some());
     assert_eq!(shell.write(Write::DeleteNode { node: node(), uid: "uid-n".into() }).await, Ok(()));
     let annotations = BTreeMap::new();
-    assert_eq!(shell.write(Write::Cordon { node: node(), annotations }).await, Err(WriteError::Gone));
+    assert_eq!(
+        shell.write(Write::Cordon { node: node(), uid: uid(), annotations }).await,
+        Err(WriteError::Gone)
+    );
 }
 
 #[tokio::test(start_paused = true)]

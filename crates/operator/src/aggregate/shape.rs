@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Raise;
 use bigfleet_proto::gate::MAX_AMOUNT;
 use bigfleet_types::{Family, Quantity, QuantityError, Resources};
 
@@ -70,6 +71,20 @@ impl<'a> Total<'a> {
             let (sum, max) = self.0.entry(name).or_default();
             *sum = sum.saturating_add(amount.saturating_mul(i128::from(count)));
             *max = (*max).max(*amount);
+        }
+    }
+
+    /// Raises sums to what must be there so that the rest, after the share that is taken already, is the sum; rounded up
+    /// to the unit that a shard counts in.
+    pub(super) fn raise(&mut self, raise: Raise) {
+        for (name, taken) in [("cpu", raise.cpu), ("memory", raise.memory)] {
+            let rest = 100_i128.saturating_sub(i128::from(taken));
+            if let Some((sum, _)) = self.0.get_mut(name).filter(|_| taken > 0 && rest > 0) {
+                let unit = Resources::quantity(name, 1).nano();
+                let (hundredfold, part) = (sum.saturating_mul(100), rest.saturating_mul(unit));
+                let units = hundredfold / part + i128::from(hundredfold % part > 0);
+                *sum = units.saturating_mul(unit);
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Counters {
     pub requests_skipped: BTreeMap<&'static str, u64>,
     /// Amounts that were too large to state, cut to the largest that can be.
     pub amounts_saturated: u64,
+    /// Gauge: the percents by which DaemonSets take of the fleet's nodes, by resource; empty when that is not asked for.
+    pub daemonset_overhead: BTreeMap<&'static str, u64>,
     /// Bootstrap requests, by result.
     pub bootstrap: BTreeMap<&'static str, u64>,
     /// Entries of reclaim instructions that were not acted on, by reason.

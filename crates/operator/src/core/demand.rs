@@ -200,7 +200,12 @@ impl Core {
         self.demand.synced = true;
     }
 
-    fn grew(&mut self, now: UnixNanos) {
+    /// Whether what a roll-up would say is all that there is to say.
+    pub(super) fn demand_is_known(&self) -> bool {
+        self.demand.synced && (self.overhead.known || !self.config.daemonset_overhead)
+    }
+
+    pub(super) fn grew(&mut self, now: UnixNanos) {
         if let Some(session) = self.session.as_mut().filter(|_| self.config.rollup_on_increase) {
             session.cadence.grew(now);
         }
@@ -208,7 +213,7 @@ impl Core {
 
     /// Sends a roll-up if one is due.
     pub(super) fn rollup_if_due(&mut self, now: UnixNanos) {
-        if !self.demand.synced {
+        if !self.demand_is_known() {
             return;
         }
         let Some(session) = self.session.as_mut() else {
@@ -233,7 +238,7 @@ impl Core {
     }
 
     fn send_rollup(&mut self, now: UnixNanos) {
-        let rows = self.demand.aggregate.rows();
+        let rows = self.demand.aggregate.raised_rows(self.overhead.raise);
         if rows.saturated > 0 {
             self.counters.amounts_saturated += rows.saturated;
             tracing::warn!(sums = rows.saturated, "sums are larger than can be stated and were cut");

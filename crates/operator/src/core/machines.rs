@@ -239,7 +239,11 @@ impl Core {
         if self.session.is_some() && names::is_label_value(id.as_str()) && self.writes.latest(&key).is_none()
         {
             let labels = BTreeMap::from([(keys::MACHINE_ID.to_owned(), id.to_string())]);
-            self.writes.want(now, key, Write::LabelNode { node: node.name.clone(), labels });
+            self.writes.want(
+                now,
+                key,
+                Write::LabelNode { node: node.name.clone(), uid: node.uid.clone(), labels },
+            );
         }
     }
 

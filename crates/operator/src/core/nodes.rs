@@ -76,6 +76,11 @@ impl Nodes {
         self.by_name.get(name)
     }
 
+    /// Every node.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.by_name.values()
+    }
+
     /// Nodes whose cordon is ours.
     pub(super) fn cordoned(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.cordoned.iter().filter_map(|name| self.by_name.get(name))

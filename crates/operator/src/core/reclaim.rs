@@ -239,11 +239,17 @@ impl Core {
                     }
                     return;
                 }
-                let drain = &*drain;
-                let known = self.nodes.get(node);
-                let cordons = known.is_none_or(|node| !node.unschedulable || annotations::ours(node));
+                let Some(known) = self.nodes.get(node) else {
+                    drain.cordon = Cordon::Gone;
+                    return;
+                };
+                let cordons = !known.unschedulable || annotations::ours(known);
                 let annotations = annotations::of_drain(&drain.instruction, drain.deadline, cordons);
-                let id = self.outputs.write(Write::Cordon { node: node.to_owned(), annotations });
+                let id = self.outputs.write(Write::Cordon {
+                    node: node.to_owned(),
+                    uid: known.uid.clone(),
+                    annotations,
+                });
                 self.drain_writes.insert(id, node.to_owned());
                 if let Some(drain) = self.drains.get_mut(node)
                     && let Cordon::Due { tries, .. } = drain.cordon

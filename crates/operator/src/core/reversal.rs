@@ -66,7 +66,10 @@ impl Core {
         for (_, node, machine) in due {
             self.forget_drain(&machine);
             self.uncordoned.insert(node.clone());
-            let write = Write::Uncordon { node: node.clone(), annotations: annotations::keys() };
+            let Some(uid) = self.nodes.get(&node).map(|node| node.uid.clone()) else {
+                continue;
+            };
+            let write = Write::Uncordon { node: node.clone(), uid, annotations: annotations::keys() };
             self.writes.want(now, Key::Cordon(node.clone()), write);
             let message = "the machine stays with this cluster".to_owned();
             self.event(("Node", &node), false, "BigFleetUncordoned", message);

@@ -43,6 +43,8 @@ pub struct PodView {
 pub struct NodeView {
     /// Its name.
     pub name: String,
+    /// Its uid.
+    pub uid: Uid,
     /// The machine that it runs on.
     pub machine: MachineId,
     /// Whether it is Ready.
@@ -103,6 +105,7 @@ impl Store {
                 on_it.fold((0, Resources::EMPTY), |(n, used), pod| (n + 1, used.add(&pod.requests)));
             NodeView {
                 name: name.clone(),
+                uid: record.node.uid.clone(),
                 machine: record.machine.clone(),
                 ready: record.node.ready,
                 cordoned: record.node.unschedulable,

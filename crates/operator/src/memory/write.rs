@@ -45,16 +45,16 @@ impl Store {
                 }
                 Ok(())
             }
-            Write::Cordon { node, annotations } => self.patch_node(now, node, |node| {
+            Write::Cordon { node, uid, annotations } => self.patch_node(now, node, uid, |node| {
                 node.unschedulable = true;
                 node.annotations.extend(annotations.clone());
             }),
-            Write::Uncordon { node, annotations } => self.patch_node(now, node, |node| {
+            Write::Uncordon { node, uid, annotations } => self.patch_node(now, node, uid, |node| {
                 node.unschedulable = false;
                 node.annotations.retain(|key, _| !annotations.contains(key));
             }),
-            Write::LabelNode { node, labels } => {
-                self.patch_node(now, node, |node| node.labels.extend(labels.clone()))
+            Write::LabelNode { node, uid, labels } => {
+                self.patch_node(now, node, uid, |node| node.labels.extend(labels.clone()))
             }
             Write::Evict { pod, grace, .. } => self.evict(now, pod, *grace),
             Write::DeletePod { pod, .. } => {
@@ -98,9 +98,11 @@ impl Store {
         &mut self,
         now: UnixNanos,
         name: &str,
+        uid: &Uid,
         patch: impl FnOnce(&mut crate::io::Node),
     ) -> Result<(), WriteError> {
-        let record = self.nodes.get_mut(name).ok_or(WriteError::Gone)?;
+        let record =
+            self.nodes.get_mut(name).filter(|record| record.node.uid == *uid).ok_or(WriteError::Gone)?;
         let before = record.node.clone();
         patch(&mut record.node);
         if record.node != before {

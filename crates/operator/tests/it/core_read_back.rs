@@ -309,7 +309,7 @@ fn a_node_gets_the_label_of_its_machine() {
     let bare = Node { name: "m".to_owned(), uid: "u".into(), ready: true, ..Default::default() };
     rig.input(Input::Node(Arc::new(bare)));
     let labels = strings(&[("bigfleet.lucy.sh/machine-id", "m")]);
-    assert!(rig.take_writes().contains(&Write::LabelNode { node: "m".to_owned(), labels }));
+    assert!(rig.take_writes().contains(&Write::LabelNode { node: "m".to_owned(), uid: "u".into(), labels }));
     rig.input(Input::Node(Arc::new(node("m", "m"))));
     rig.seconds(60);
     assert_eq!(rig.take_writes(), []);

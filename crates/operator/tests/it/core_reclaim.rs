@@ -77,7 +77,7 @@ pub(crate) fn cordons(writes: &[Write]) -> Vec<(&str, &BTreeMap<String, String>)
     writes
         .iter()
         .filter_map(|write| match write {
-            Write::Cordon { node, annotations } => Some((node.as_str(), annotations)),
+            Write::Cordon { node, annotations, .. } => Some((node.as_str(), annotations)),
             _ => None,
         })
         .collect()

@@ -10,6 +10,7 @@ mod core_drained;
 mod core_hints;
 mod core_invariants;
 mod core_kit;
+mod core_overhead;
 mod core_read_back;
 mod core_reclaim;
 mod core_reversal;

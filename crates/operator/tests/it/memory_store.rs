@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bigfleet_operator::core::Order;
-use bigfleet_operator::io::{Input, UpcomingNode, Write, WriteError};
+use bigfleet_operator::io::{Input, Uid, UpcomingNode, Write, WriteError};
 use bigfleet_operator::memory::{
     ApplyError, Budget, Config, Deployment, DisruptionReason, PodPhase, PodSpec, Store,
 };
@@ -58,6 +58,10 @@ fn settle(store: &mut Store, now: UnixNanos) -> Vec<Input> {
         inputs.extend(store.step(now));
     }
     inputs
+}
+
+fn node_uid(store: &Store, name: &str) -> Uid {
+    store.view(T0).nodes.into_iter().find(|node| node.name == name).unwrap().uid
 }
 
 fn on(store: &Store, now: UnixNanos, node: &str) -> usize {
@@ -126,10 +130,28 @@ fn requirements_priority_and_cordons_are_kept() {
     assert_eq!((phase("high"), phase("low")), (PodPhase::Running, PodPhase::Pending));
 
     join(&mut store, T0, "c", "8");
-    store.write(T0, &Write::Cordon { node: "node-c".to_owned(), annotations: BTreeMap::new() }).unwrap();
+    store
+        .write(
+            T0,
+            &Write::Cordon {
+                node: "node-c".to_owned(),
+                uid: node_uid(&store, "node-c"),
+                annotations: BTreeMap::new(),
+            },
+        )
+        .unwrap();
     settle(&mut store, T0);
     assert_eq!(on(&store, T0, "node-c"), 0);
-    store.write(T0, &Write::Uncordon { node: "node-c".to_owned(), annotations: Vec::new() }).unwrap();
+    store
+        .write(
+            T0,
+            &Write::Uncordon {
+                node: "node-c".to_owned(),
+                uid: node_uid(&store, "node-c"),
+                annotations: Vec::new(),
+            },
+        )
+        .unwrap();
     settle(&mut store, T0);
     assert_eq!(on(&store, T0, "node-c"), 1);
 }
@@ -149,7 +171,12 @@ fn ended_pods_name_what_the_drain_of_their_node_followed() {
         let pod = store.view(T0).pods[0].clone();
         let annotations = annotation.map(|text| (INSTRUCTION.to_owned(), text.to_owned()));
         let annotations = annotations.into_iter().collect();
-        store.write(T0, &Write::Cordon { node: "node-a".to_owned(), annotations }).unwrap();
+        store
+            .write(
+                T0,
+                &Write::Cordon { node: "node-a".to_owned(), uid: node_uid(&store, "node-a"), annotations },
+            )
+            .unwrap();
         let evict = Write::Evict { pod: pod.uid, namespace: pod.namespace, name: pod.name, grace: SECOND };
         store.write(T0, &evict).unwrap();
         assert_eq!(store.evictions()[0].order, expected);
@@ -208,7 +235,16 @@ fn budgets_refuse_evictions_until_replacements_run() {
     store.apply_budget(budget("keep-one"));
     settle(&mut store, T0);
     let now = at(10);
-    store.write(now, &Write::Cordon { node: "node-a".to_owned(), annotations: BTreeMap::new() }).unwrap();
+    store
+        .write(
+            now,
+            &Write::Cordon {
+                node: "node-a".to_owned(),
+                uid: node_uid(&store, "node-a"),
+                annotations: BTreeMap::new(),
+            },
+        )
+        .unwrap();
     evict(&mut store, now, "node-a").unwrap();
     settle(&mut store, now);
     let refused = evict(&mut store, now, "node-a").unwrap_err();
@@ -283,14 +319,20 @@ fn wrong_amounts_and_names_are_refused() {
 fn writes_conflict_when_told_to() {
     let mut store = Store::new(Config { conflict_every: 3, ..quick() });
     join(&mut store, T0, "a", "1");
-    let label = Write::LabelNode { node: "node-a".to_owned(), labels: typed("x") };
+    let label =
+        Write::LabelNode { node: "node-a".to_owned(), uid: node_uid(&store, "node-a"), labels: typed("x") };
     let answers: Vec<bool> = (0..6).map(|_| store.write(T0, &label).is_ok()).collect();
     assert_eq!(answers, [true, true, false, true, true, false]);
     store.conflict_next(2);
     let answers: Vec<_> = (0..2).map(|_| store.write(T0, &label)).collect();
     assert_eq!(answers, [Err(WriteError::Conflict), Err(WriteError::Conflict)]);
-    let none = Write::LabelNode { node: "node-z".to_owned(), labels: BTreeMap::new() };
+    let none = Write::LabelNode { node: "node-z".to_owned(), uid: "z".into(), labels: BTreeMap::new() };
     assert_eq!(Store::new(quick()).write(T0, &none), Err(WriteError::Gone));
+    // A node that took the name is another one.
+    let other = Write::Cordon { node: "node-a".to_owned(), uid: "z".into(), annotations: BTreeMap::new() };
+    let mut calm = Store::new(quick());
+    join(&mut calm, T0, "a", "1");
+    assert_eq!(calm.write(T0, &other), Err(WriteError::Gone));
 }
 
 /// What an operator believes after these inputs: requests, nodes, pods, upcoming nodes.

@@ -29,6 +29,8 @@ fn ex28_equal_gangs_become_one_need() {
     let out = outcome([node("c", "c1")], &gangs);
     assert_eq!(groups(&out), ["fold/c3bb5abd3042a91ddeb2b4bb8c7b3f5a"]);
     let fold = &out.verdicts[0];
+    let (profile, group) = bigfleet_engine::fold_key(&gangs[0].need()).unwrap();
+    assert_eq!((&profile.fingerprint(), &group), (&fold.key.fingerprint, &fold.key.group));
     let stripped = any("c1", 10).requires(RACK, Exists, &[]);
     assert_eq!(fold.key.fingerprint, stripped.key().fingerprint);
     assert!(fold.same.is_none());

@@ -62,6 +62,32 @@ fn ex34_more_credit_beats_more_of_its_own() {
 }
 
 #[test]
+fn a_gang_leaves_its_siblings_machines_to_them_where_it_can() {
+    let (want, sibling) = (gang("c", 0, 3, RACK, "g"), gang("c", -1, 3, RACK, "sibling"));
+    let siblings = |n, prefix| many(n, prefix, |id| configured(id, "c").stamped(&sibling));
+    let needs = [want.clone(), sibling.clone()];
+    let nobodys = rack(many(4, "y", |id| configured(id, "c")), "rack-y");
+    let out = outcome(rack(siblings(3, "x"), "rack-x").chain(nobodys), &needs);
+    assert_eq!(domain(&out, &want).as_deref(), Some("rack-y"));
+    assert_eq!(domain(&out, &sibling).as_deref(), Some("rack-x"));
+
+    // How many machines siblings have there moves no gang that they serve.
+    for (x, y) in [(3, 6), (6, 3)] {
+        let fleet = rack(siblings(x, "x"), "rack-x").chain(rack(siblings(y, "y"), "rack-y"));
+        assert_eq!(domain(&outcome(fleet, &needs), &want).as_deref(), Some("rack-x"));
+    }
+}
+
+#[test]
+fn every_machine_is_a_domain_for_a_gang_that_wants_one_host() {
+    let want = gang("c", 0, 2, bigfleet_types::keys::HOSTNAME, "g");
+    let fleet = [idle("m1").cap(&[("gpu", "8")]), idle("m2").cap(&[("gpu", "12")]), idle("m3")];
+    let out = outcome(fleet, std::slice::from_ref(&want));
+    assert_eq!((acts(&out), domain(&out, &want).as_deref()), (vec!["Bootstrap m2".to_owned()], Some("m2")));
+    assert_eq!(residual(&out, &want), "gpu 4");
+}
+
+#[test]
 fn ex35_bindings_before_free_machines() {
     let fleet =
         zone(many(3, "c", |id| configured(id, "x")), "zone-a").chain(zone(many(2, "i", idle), "zone-b"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bigfleet_engine::{ActionKind, Facts, PreemptedFor, Purpose};
 use bigfleet_oracle::{Action, Outcome, World};
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, MachineState, UnixNanos};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, MachineState, Operator, UnixNanos};
 
 use crate::fleet::*;
 
@@ -151,6 +151,31 @@ fn ex36_an_unsatisfiable_gang_is_quiet() {
         assert_eq!(sim.step(), Vec::<String>::new());
     }
     assert_eq!(residual(&run(&sim.world), &want), "gpu 16");
+}
+
+/// The smaller of two racks that served it won a gang over; the siblings that it robbed there bought machines in the rack
+/// that it left, until that was the smaller one, and so on for ever.
+#[test]
+fn a_gang_at_its_siblings_machines_comes_to_rest() {
+    for [small, large] in [["a", "b"], ["b", "a"]] {
+        let of = |priority, types: &[&str]| {
+            any("c", priority).requires(TYPE, Operator::In, types).wants(&[("gpu", "32")], &[("gpu", "8")])
+        };
+        let (few, one) = (of(0, &["a3"]), of(0, &["big"]));
+        let want = of(10, &["a3", "big"]).requires(RACK, Operator::Same, &[]).group("g");
+        let mut fleet = many(4, "m", |id| configured(id, "c").stamped(&few).rack(small));
+        fleet.extend(many(8, "s", |id| speculative(id).rack(small)));
+        let big = |id: &str| configured(id, "c").kind("big").cap(&[("gpu", "16")]).stamped(&one);
+        fleet.extend(many(2, "big", |id| big(id).rack(large)));
+        for dwell in [|_: &MachineId, _| 0, |_: &MachineId, _| 2] {
+            let mut sim = Loop::new(world(fleet.clone(), &[want.clone(), few.clone(), one.clone()]), dwell);
+            (0..20).for_each(|_| drop(sim.step()));
+            for _ in 0..20 {
+                assert_eq!(sim.step(), Vec::<String>::new());
+            }
+            assert!(verdict(&run(&sim.world), &want).satisfied);
+        }
+    }
 }
 
 #[test]

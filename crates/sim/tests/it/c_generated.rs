@@ -265,3 +265,9 @@ fn c16_generated() {
 fn c16_a_lagging_list_brings_no_ghosts_back() {
     [733, 5252].into_iter().for_each(one_for_one);
 }
+
+/// A gang that its siblings' machines served followed the smaller rack, which its own coming and going changed.
+#[test]
+fn c16_a_gang_at_its_siblings_machines_comes_to_rest() {
+    [2324, 4689, 5843, 6678, 7951, 8248].into_iter().for_each(comes_to_rest);
+}

@@ -200,7 +200,8 @@ impl Fleet {
     fn operator(&mut self, shard: &str, more: &[&str]) -> Result<Program> {
         let [port] = free_ports()?;
         self.started += 1;
-        let args = [&["operator", "--cluster-id", CLUSTER, "--shard-addr", shard], more].concat();
+        let settings = ["--cluster-id", CLUSTER, "--shard-addr", shard, "--daemonset-overhead=auto"];
+        let args = [&["operator"], &settings[..], more].concat();
         let paths = [
             ("--kubeconfig", self.operator_config.clone()),
             ("--bootstrap-template-file", self.folder.join("bootstrap.tmpl")),

@@ -51,6 +51,9 @@ pub(super) fn run(world: &mut World) -> Result<()> {
     for operator in std::mem::take(&mut fleet.operators) {
         stop(operator)?;
     }
+    if fleet.controller.is_none() {
+        fleet.start_controller()?;
+    }
     let [port] = free_ports()?;
     let address = format!("127.0.0.1:{port}");
     let path = world.folder.join("script.jsonl");
@@ -79,6 +82,12 @@ fn story(world: &mut World, shard: &mut Shard, address: &str) -> Result<()> {
     for machine in ["s1", "s2"] {
         phase(world, machine, "Ready")?;
     }
+    // The DaemonSet takes one core of the eight that each node offers: 12.5 %, and so 13 %. 2 / 0.87 is 2.2989.
+    world.until("a roll-up that makes room for the DaemonSet", |_| {
+        let newest = shard.heard("rollup")?.pop().unwrap_or_default();
+        let raised = newest["sums"].as_array().into_iter().flatten().filter(|sum| sum["cpu"] == "2299m");
+        ensure(raised.count() == 2, || format!("the newest is {newest}"))
+    })?;
 
     let begun = SystemTime::now();
     shard.say(&json!({"reclaim": {
@@ -140,7 +149,7 @@ fn story(world: &mut World, shard: &mut Shard, address: &str) -> Result<()> {
     })
 }
 
-/// Two nodes of ours with two pods each; a budget holds those of the first.
+/// Two nodes of ours with two pods each, and a DaemonSet; a budget holds the pods of the first.
 fn prepare(world: &mut World) -> Result<()> {
     for machine in ["s1", "s2"] {
         let name = format!("node-{machine}");
@@ -161,13 +170,25 @@ fn prepare(world: &mut World) -> Result<()> {
         });
         world.kubectl.apply(&pods::deployment(NAMESPACE, name, 2, &spec).to_string())?;
     }
+    let on_ours = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "bigfleet.lucy.sh/machine-id", "operator": "Exists"}]}]}}});
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": NAMESPACE},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
+            "metadata": {"labels": {"app": "agent"}},
+            "spec": {"affinity": on_ours, "containers": [
+                {"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]}}},
+    });
+    world.kubectl.apply(&set.to_string())?;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "held", "namespace": NAMESPACE},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "held"}}},
     });
     world.kubectl.apply(&budget.to_string())?;
-    world.until_running(NAMESPACE, 4)?;
+    // Two of each, and one of the DaemonSet on each node.
+    world.until_running(NAMESPACE, 6)?;
     world.until("the budget to count its pods, and the nodes to be Ready", |world| {
         let budget = world.kubectl.get(&["pdb", "held", "-n", NAMESPACE])?;
         ensure(budget["status"]["currentHealthy"] == 2, || format!("its status is {}", budget["status"]))?;

@@ -14,6 +14,9 @@ const DOCUMENT: &str = "docs/on-your-cluster.md";
 /// is left in the cluster then.
 pub(super) fn on_your_cluster(world: &mut World) -> Result<()> {
     world.fleet()?.stop()?;
+    // The document does without the option that the operators had so far.
+    let more = workspace::root().join("deploy/rbac/operator-daemonset-overhead.yaml").display().to_string();
+    world.kubectl.run(&["delete", "-f", &more])?;
     let text = std::fs::read_to_string(workspace::root().join(DOCUMENT))?;
     let commands = commands(&text);
     ensure(commands.len() >= 8, || format!("{DOCUMENT} has only {} commands", commands.len()))?;

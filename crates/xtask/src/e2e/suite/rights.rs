@@ -11,8 +11,10 @@ use super::super::world::World;
 use crate::workspace;
 
 /// A manifest and the ServiceAccount that it gives rights to.
-const ACCOUNTS: [(&str, &str); 2] = [
+const ACCOUNTS: [(&str, &str); 3] = [
     ("deploy/rbac/operator.yaml", "bigfleet-operator"),
+    // The operators here run with --daemonset-overhead=auto.
+    ("deploy/rbac/operator-daemonset-overhead.yaml", "bigfleet-operator"),
     ("deploy/rbac/pod-controller.yaml", "bigfleet-unschedulable-pod-controller"),
 ];
 /// A Node that is not BigFleet's.
@@ -41,6 +43,7 @@ pub(super) fn ship(world: &mut World) -> Result<()> {
         ("bigfleet-operator", "delete", "pods"),
         ("bigfleet-operator", "create", "capacityrequests.bigfleet.lucy.sh"),
         ("bigfleet-operator", "get", "secrets"),
+        ("bigfleet-operator", "watch", "daemonsets.apps"),
         ("bigfleet-unschedulable-pod-controller", "patch", "nodes"),
         ("bigfleet-unschedulable-pod-controller", "create", "pods/eviction"),
     ] {
@@ -79,14 +82,18 @@ pub(super) fn used(world: &mut World) -> Result<()> {
     for (file, account) in ACCOUNTS {
         let its: Vec<&Value> = asked_by(&asked, account).collect();
         let granted = granted(world, file)?;
+        let mut of_account = BTreeSet::new();
+        for (file, _) in ACCOUNTS.iter().filter(|(_, its)| *its == account) {
+            of_account.extend(self::granted(world, file)?);
+        }
         // An API server that has just started refuses what it has not read the roles for yet; that is not for want of
         // rights.
         let missing = its.iter().find(|r| {
             r["annotations"]["authorization.k8s.io/decision"] == "forbid"
-                && !granted.contains(&verb_and_resource(r))
+                && !of_account.contains(&verb_and_resource(r))
         });
         if let Some(refused) = missing {
-            bail!("{file} does not give a right that {account} asks for: {refused}");
+            bail!("deploy/rbac does not give a right that {account} asks for: {refused}");
         }
         // A server-side apply that makes an object is a patch on the wire and needs the right to create.
         let made = its.iter().filter(|r| r["verb"] == "patch" && r["responseStatus"]["code"] == 201);

@@ -1,0 +1,179 @@
+//! A shard's control core, fed as its shell feeds it: bytes are decoded and taken through the gate, frames for
+//! operators are encoded. Only the network is missing.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use bigfleet_engine::{Event, Policy};
+use bigfleet_proto::gate;
+use bigfleet_proto::v1alpha1::operator_message::Payload;
+use bigfleet_proto::v1alpha1::{ClusterCapacityNeeds, Machine, MachineList, OperatorMessage};
+use bigfleet_shard::control::{Config, Control};
+use bigfleet_shard::io::{CallId, Input, Output, Published, Reported, SessionId};
+use bigfleet_shard::metrics::Metrics;
+use bigfleet_types::chance::Seeded;
+use bigfleet_types::{ClusterId, Need};
+use prometheus_client::registry::Registry;
+use prost::Message as _;
+
+use crate::sizing::Tally;
+use crate::workload::{START, Workload};
+
+/// A fleet and its demand, as they come from the network.
+pub(super) struct Wire {
+    /// The answer to a List.
+    pub(super) list: Vec<u8>,
+    /// One frame a cluster.
+    pub(super) rollups: Vec<(ClusterId, Vec<u8>)>,
+    pub(super) made: Tally,
+}
+
+impl Wire {
+    /// What a workload begins with.
+    pub(super) fn of(workload: &dyn Workload) -> Result<Self> {
+        let (mut list, mut rollups) = (Vec::new(), Vec::new());
+        let mut failed = None;
+        let made = workload.fill(&mut |event| match event {
+            Event::Machine { machine, .. } => {
+                // The bytes of messages in a row are those of one message with all of their elements.
+                let one = MachineList { machines: vec![Machine::from(&*machine)], ..MachineList::default() };
+                if let Err(error) = one.encode(&mut list) {
+                    failed = Some(error);
+                }
+            }
+            Event::Demand { cluster, rows, .. } => {
+                let frame = rollup(&cluster, &rows);
+                rollups.push((cluster, frame));
+            }
+            Event::Heard(_) | Event::Removed(_) => {}
+        })?;
+        failed.map_or(Ok(Self { list, rollups, made }), |error| Err(error).context("cannot encode a machine"))
+    }
+
+    /// All bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.list.len() + self.rollups.iter().map(|(_, frame)| frame.len()).sum::<usize>()) as u64
+    }
+}
+
+/// A cluster's roll-up as a frame.
+pub(super) fn rollup(cluster: &ClusterId, rows: &[Need]) -> Vec<u8> {
+    let needs = ClusterCapacityNeeds {
+        cluster_id: cluster.to_string(),
+        timestamp_unix_nanos: START.0,
+        needs: rows.iter().map(Into::into).collect(),
+    };
+    OperatorMessage { payload: Some(Payload::Rollup(needs)) }.encode_to_vec()
+}
+
+/// Decodes a roll-up.
+pub(super) fn decode_rollup(frame: &[u8]) -> Result<ClusterCapacityNeeds> {
+    match OperatorMessage::decode(frame).context("a frame of the benchmark is none")?.payload {
+        Some(Payload::Rollup(rollup)) => Ok(rollup),
+        other => anyhow::bail!("the benchmark wrote {other:?} instead of a roll-up"),
+    }
+}
+
+/// Takes a roll-up through the gate.
+pub(super) fn accept_rollup(cluster: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Vec<Need>> {
+    let accepted =
+        gate::rollup::accept(cluster, message).context("the gate refuses the benchmark's roll-up")?;
+    Ok(accepted.needs)
+}
+
+/// Decodes a List.
+pub(super) fn decode_list(bytes: &[u8]) -> Result<MachineList> {
+    MachineList::decode(bytes).context("the List of the benchmark is none")
+}
+
+/// Takes a List through the gate.
+pub(super) fn accept_list(list: &MachineList) -> Result<Vec<Reported>> {
+    let listing = gate::machine::list(list);
+    let records: Vec<Reported> = listing.records.into_iter().map(Reported::from).collect();
+    ensure!(records.iter().all(|record| record.record.is_ok()), "the gate refuses records of the benchmark");
+    Ok(records)
+}
+
+/// The core of one shard.
+pub(super) struct Core {
+    control: Control,
+    /// A List that the core waits for.
+    list: Option<CallId>,
+    published: Option<Arc<Published>>,
+    /// Frames that went to operators.
+    pub(super) frames: u64,
+}
+
+impl Core {
+    /// One that has just started and asks for its first List.
+    pub(super) fn new(policy: Policy) -> Self {
+        let config = Config { policy, ..Config::default() };
+        let metrics = Metrics::register(&mut Registry::default());
+        let control = Control::new(config, Box::new(Seeded::new(1)), metrics);
+        let mut core = Self { control, list: None, published: None, frames: 0 };
+        core.control.poll(START);
+        core.carry_out();
+        core
+    }
+
+    /// Answers the List that the core waits for.
+    pub(super) fn list(&mut self, records: Vec<Reported>) -> Result<()> {
+        let call = self.list.take().context("the core asked for no List")?;
+        self.control.handle(START, Input::Listed { call, result: Ok(records) });
+        self.carry_out();
+        Ok(())
+    }
+
+    /// Lets time pass until the core asks for its next List; a cycle may run.
+    pub(super) fn wait_for_list(&mut self) -> Result<()> {
+        let late = START.after(self.control.config().cycle_interval);
+        self.control.poll(late);
+        self.carry_out();
+        ensure!(self.list.is_some(), "the core does not ask for a List after an interval");
+        Ok(())
+    }
+
+    /// A cluster's operator says Hello.
+    pub(super) fn hello(&mut self, session: u64, cluster: &ClusterId) {
+        let session = SessionId(session);
+        self.control.handle(START, Input::SessionOpened { session, cluster: cluster.clone() });
+        self.carry_out();
+    }
+
+    /// A cluster's demand, past the gate.
+    pub(super) fn rollup(&mut self, session: u64, rows: Vec<Need>) {
+        let rows = Ok(rows);
+        let session = SessionId(session);
+        self.control.handle(START, Input::Rollup { session, timestamp_unix_nanos: START.0, rows });
+        self.carry_out();
+    }
+
+    /// Runs the cycle that is due.
+    pub(super) fn cycle(&mut self) -> Result<Arc<Published>> {
+        self.published = None;
+        self.control.poll(START);
+        self.carry_out();
+        self.published.take().context("no cycle was due")
+    }
+
+    /// How many machines and rows the core holds.
+    pub(super) fn holds(&self) -> (u64, u64) {
+        (self.control.machines().count() as u64, self.control.metrics().demand_rows.get().unsigned_abs())
+    }
+
+    /// What the shell does with the core's outputs, but for the network.
+    fn carry_out(&mut self) {
+        for output in self.control.drain_outputs() {
+            match output {
+                Output::List { call } => self.list = Some(call),
+                Output::Send { message, .. } => {
+                    black_box(message.encode_to_vec());
+                    self.frames += 1;
+                }
+                Output::Publish(published) => self.published = Some(published),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The page and the numbers behind it.
+
+use std::fs;
+use std::process::Command;
+
+use bigfleet_bench::page::rewritten;
+use bigfleet_bench::results::Results;
+use serde_json::{Value, json};
+
+const TABLES: [&str; 6] = ["machine", "fleets", "incremental", "phases", "published", "parts"];
+
+/// A page with all tables, each with something stale in it.
+fn page() -> String {
+    let table =
+        |name: &str| format!("About {name}.\n\n<!-- bench: {name} -->\n\nstale\n\n<!-- bench: end -->\n\n");
+    format!("# Title\n\n{}The end.\n", TABLES.map(table).concat())
+}
+
+fn row(workload: &str) -> Value {
+    json!({
+        "workload": workload, "records": 238_946, "needs": 47_073, "gang_share": 0.945,
+        "cold_full_ms": 30.0, "cold_full_min_ms": 25.06, "cold_full_max_ms": 12_345.0, "cold_runs": 11,
+        "warm_full_p50_ms": 1.5, "warm_full_p99_ms": 0.25, "warm_apply_p50_ms": 0.5, "rows_changed": 0.07,
+        "phase_ms": {"settle": 1.0, "phase1": 28.5, "fold": 0.5, "phase3": 0.0},
+        "rss_bytes_per_record": 261, "decoded": "nothing",
+        "timed": "first decision", "timed_ms": 30.0, "recorded": "some seconds", "recorded_ms": 2048.0,
+        "ratio": 68.27, "target_ms": 20.0,
+        "cpu": "A processor", "cores": 2, "kernel": "6.1", "commit": "abc", "load": 0.25,
+    })
+}
+
+fn results(rows: &[Value]) -> Results {
+    let mut results = Results::default();
+    rows.iter().for_each(|row| results.put(row.clone()).unwrap());
+    results
+}
+
+#[test]
+fn tables_are_written_and_all_else_is_left() {
+    let text = rewritten(&page(), &results(&[row("50k")])).unwrap();
+    assert!(text.starts_with(
+        "# Title\n\nAbout machine.\n\n<!-- bench: machine -->\n\nA processor, 2 cores, Linux 6.1.\n"
+    ));
+    assert!(text.ends_with("<!-- bench: end -->\n\nThe end.\n") && !text.contains("stale"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("| 50k | 238,946")).unwrap();
+    assert_eq!(
+        line,
+        "| 50k | 238,946 | 47,073, 94 % gangs | 30.0 ms (25.1 ms to 12.3 s of 11) | 20.0 ms, 1.50 times that | some seconds | \
+         68.3 times as fast | 1.50 ms, 0.250 ms | 261 (at most 300, met) |"
+    );
+    assert!(text.contains("| 50k | phase1 28.5, settle 1.00, fold 0.500 |"), "{text}");
+    // Writing twice changes nothing.
+    assert_eq!(rewritten(&text, &results(&[row("50k")])).unwrap(), text);
+}
+
+#[test]
+fn each_row_stands_in_its_table() {
+    let mut timing = row("cold-start-5k");
+    timing["what"] = "a shard that starts".into();
+    timing["bytes"] = 7_341_925.into();
+    timing["timed_ms"] = json!(15.0);
+    timing["ratio"] = json!(0.5);
+    let rows = [row("5k"), row("incremental-5k-10"), row("inv-snapshot"), timing];
+    let text = rewritten(&page(), &results(&rows)).unwrap();
+    let table = |name: &str| {
+        let begin = text.find(&format!("<!-- bench: {name} -->")).unwrap();
+        let rest = &text[begin..];
+        let rows =
+            rest[..rest.find("<!-- bench: end -->").unwrap()].lines().filter(|line| line.starts_with("| "));
+        let names = rows.skip(1).map(|line| line.split('|').nth(1).unwrap().trim().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(table("fleets"), ["5k"]);
+    assert_eq!(table("phases"), ["5k"]);
+    assert_eq!(table("incremental"), ["incremental-5k-10"]);
+    assert_eq!(table("published"), ["inv-snapshot", "cold-start-5k"]);
+    assert_eq!(table("parts"), ["cold-start-5k"]);
+    assert!(text.contains("| 15.0 ms | some seconds | 2.00 times as slow | 20.0 ms, met |"), "{text}");
+    assert!(
+        text.contains("| a shard that starts | phase1 28.5, settle 1.00, fold 0.500 | 7.34 MB | - |"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_page_says_how_busy_the_machine_was_and_of_what_the_numbers_are() {
+    let mut busy = row("500k");
+    busy["load"] = json!(4.5);
+    busy["commit"] = "def".into();
+    let text = rewritten(&page(), &results(&[row("5k"), row("50k"), busy])).unwrap();
+    assert!(text.contains("Commit abc: 5k, 50k.\nCommit def: 500k.\n"), "{text}");
+    assert!(
+        text.contains("each row: 0.2 to 4.5.\nOther work ran beside it: times are upper bounds.\n"),
+        "{text}"
+    );
+    let quiet = rewritten(&page(), &results(&[row("5k")])).unwrap();
+    assert!(quiet.contains("Commit abc.\n") && !quiet.contains("upper bounds"), "{quiet}");
+    assert!(rewritten(&page(), &Results::default()).unwrap().contains("Nothing was measured yet."));
+}
+
+#[test]
+fn a_page_that_does_not_fit_is_an_error_that_says_where() {
+    let wrong = |page: &str, rows: &[Value]| format!("{:#}", rewritten(page, &results(rows)).unwrap_err());
+    let error = wrong(&page().replace("bench: phases", "bench: stages"), &[]);
+    assert!(error.contains("table \"stages\" that is not known"), "{error}");
+    let error = wrong("# Title\n", &[]);
+    assert!(error.contains("no line \"<!-- bench: fleets -->\""), "{error}");
+    let error = wrong(&page().replace("<!-- bench: end -->", ""), &[]);
+    assert!(error.contains("\"machine\" of the page has no line \"<!-- bench: end -->\""), "{error}");
+    let error = wrong(&page(), &[json!({"workload": "5k"})]);
+    assert!(error.contains("row of \"5k\" cannot be used: missing field"), "{error}");
+}
+
+#[test]
+fn results_keep_their_order_and_the_newest_of_each_row() {
+    let mut newer = row("5k");
+    newer["records"] = 1.into();
+    let both = results(&[row("pending-pods-1000"), row("5m"), row("5k"), newer.clone()]);
+    let names: Vec<_> = both.rows().map(|row| row["workload"].as_str().unwrap()).collect();
+    assert_eq!(names, ["5k", "pending-pods-1000", "5m"]);
+    assert_eq!(both.rows().next().unwrap(), &newer);
+    assert_eq!(Results::parse(&both.text()).unwrap(), both);
+    let error = |text: &str| format!("{:#}", Results::parse(text).unwrap_err());
+    assert!(error("{}").contains("line 1: a row has no \"workload\""), "{}", error("{}"));
+    assert!(error("{\"workload\": \"5k\"}\n{").contains("line 2 is no JSON"));
+}
+
+/// The committed page shows the committed numbers; nobody wrote into its tables by hand.
+#[test]
+fn the_committed_page_is_written_from_the_committed_numbers() {
+    let page = include_str!("../../../../docs/benchmarks.md");
+    let results = Results::parse(include_str!("../../results.jsonl")).unwrap();
+    assert_eq!(rewritten(page, &results).unwrap(), page, "run `cargo xtask bench page`");
+}
+
+#[test]
+fn all_measures_what_is_named_and_writes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (numbers, tables) = (folder.path().join("results.jsonl"), folder.path().join("page.md"));
+    fs::write(&tables, page()).unwrap();
+    fs::write(&numbers, format!("{}\n", row("5k"))).unwrap();
+    let bench = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bigfleet-bench"));
+        command.args(args).arg("--results").arg(&numbers).arg("--page").arg(&tables);
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let only = ["all", "--least", "--workload", "domain-totals", "--workload", "pending-pods-1000"];
+    let (good, stdout, stderr) = bench(&only);
+    assert!(good && stdout.contains("| domain-totals | 12,000 |"), "{stdout}{stderr}");
+    assert_eq!(fs::read_to_string(&tables).unwrap(), page(), "without --write nothing is written");
+
+    let (good, _, stderr) = bench(&[&only[..], &["--write"]].concat());
+    assert!(good && stderr.contains("2 of 2: pending-pods-1000"), "{stderr}");
+    let written = fs::read_to_string(&tables).unwrap();
+    for workload in ["| 5k | 238,946 |", "| domain-totals | 12,000 |", "| pending-pods-1000 | 120,000 |"] {
+        assert!(written.contains(workload), "{workload} in {written}");
+    }
+    let names = Results::read(&numbers).unwrap();
+    assert_eq!(names.rows().count(), 3);
+
+    // A row that fails takes no other with it.
+    let (good, _, stderr) =
+        bench(&["all", "--least", "--workload", "6k", "--workload", "domain-totals", "--write"]);
+    assert!(!good && stderr.contains("1 of 2 rows keep their last numbers:\n6k:"), "{stderr}");
+    assert_eq!(Results::read(&numbers).unwrap().rows().count(), 3);
+
+    fs::write(&tables, page()).unwrap();
+    assert!(bench(&["page"]).0);
+    assert_eq!(fs::read_to_string(&tables).unwrap().matches("| pending-pods-1000 |").count(), 2);
+}
