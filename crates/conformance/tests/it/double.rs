@@ -138,7 +138,13 @@ pub(crate) fn options(profiles: &[Profile], only: Option<&str>) -> Options {
     Options {
         profiles: profiles.iter().copied().collect(),
         only: only.map(Only::new),
-        settings: Settings { window: Duration::from_millis(60), scale_seed: 600, ..Settings::default() },
+        settings: Settings {
+            window: Duration::from_millis(60),
+            // A busy machine must not decide.
+            settle: Duration::from_secs(300),
+            call: Duration::from_secs(300),
+            ..Settings::default()
+        },
         ..Options::default()
     }
 }
