@@ -15,6 +15,8 @@ pub enum Timed {
     Warm,
     /// The slowest of a hundred later decisions.
     WarmP99,
+    /// Taking all events, and what of the indexes is left to the first decision.
+    Indexes,
     /// A phase of the first decision.
     Phase(Phase),
     /// One part by name.

@@ -41,6 +41,7 @@ struct Row {
     warm_full_p50_ms: Option<f64>,
     warm_full_p99_ms: Option<f64>,
     warm_apply_p50_ms: Option<f64>,
+    apply_ms: Option<f64>,
     rows_changed: Option<f64>,
     rss_bytes_per_record: Option<u64>,
     cpu: String,
@@ -180,7 +181,7 @@ fn machine(rows: &[Row]) -> String {
 }
 
 fn fleets(rows: &[Row]) -> String {
-    let header = "Workload | Records | Rows | First decision: median (fastest to slowest of runs) | Target | Recorded for a cycle | \
+    let header = "Workload | Records | Rows | Taking all events | First decision: median (fastest to slowest of runs) | Target | Recorded for a cycle | \
                   Ours | Later ones: p50, p99 | Bytes a record";
     table(header, rows, Kind::Fleet, |row| {
         let (cold, fastest, slowest) =
@@ -188,6 +189,7 @@ fn fleets(rows: &[Row]) -> String {
         vec![
             grouped(row.records),
             row.rows(),
+            optional(row.apply_ms),
             format!("{cold} ({fastest} to {slowest} of {})", row.cold_runs),
             row.target(),
             row.recorded.clone().unwrap_or_else(|| DASH.to_owned()),

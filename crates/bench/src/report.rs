@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bigfleet_engine::Phase;
 use serde::Serialize;
 
 use crate::compare::{Comparison, Place, Recorded, Timed};
@@ -109,6 +110,10 @@ impl Report {
             Timed::Cold => ("first decision", Some(self.cold_full_ms)),
             Timed::Warm => ("later decisions, mean", Some(self.warm_phase_ms.values().sum())),
             Timed::WarmP99 => ("later decisions, p99", Some(self.warm_full_p99_ms)),
+            Timed::Indexes => {
+                let settle = self.phase_ms.get(Phase::Settle.name()).copied();
+                ("taking all events, settle", settle.map(|settle| settle + self.apply_ms))
+            }
             Timed::Phase(phase) => (phase.name(), self.phase_ms.get(phase.name()).copied()),
             Timed::Part(part) => (part, None),
         };

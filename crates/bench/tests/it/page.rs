@@ -22,7 +22,7 @@ fn row(workload: &str) -> Value {
         "cold_full_ms": 30.0, "cold_full_min_ms": 25.06, "cold_full_max_ms": 12_345.0, "cold_runs": 11,
         "warm_full_p50_ms": 1.5, "warm_full_p99_ms": 0.25, "warm_apply_p50_ms": 0.5, "rows_changed": 0.07,
         "phase_ms": {"settle": 1.0, "phase1": 28.5, "fold": 0.5, "phase3": 0.0},
-        "rss_bytes_per_record": 261, "decoded": "nothing",
+        "rss_bytes_per_record": 261, "apply_ms": 812.3, "decoded": "nothing",
         "timed": "first decision", "timed_ms": 30.0, "recorded": "some seconds", "recorded_ms": 2048.0,
         "ratio": 68.27, "target_ms": 20.0,
         "cpu": "A processor", "cores": 2, "kernel": "6.1", "commit": "abc", "load": 0.25,
@@ -45,7 +45,7 @@ fn tables_are_written_and_all_else_is_left() {
     let line = text.lines().find(|line| line.starts_with("| 50k | 238,946")).unwrap();
     assert_eq!(
         line,
-        "| 50k | 238,946 | 47,073, 94 % gangs | 30.0 ms (25.1 ms to 12.3 s of 11) | 20.0 ms, 1.50 times that | some seconds | \
+        "| 50k | 238,946 | 47,073, 94 % gangs | 812 ms | 30.0 ms (25.1 ms to 12.3 s of 11) | 20.0 ms, 1.50 times that | some seconds | \
          68.3 times as fast | 1.50 ms, 0.250 ms | 261 (at most 300, met) |"
     );
     assert!(text.contains("| 50k | phase1 28.5, settle 1.00, fold 0.500 |"), "{text}");
