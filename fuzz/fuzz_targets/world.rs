@@ -1,6 +1,8 @@
 //! Engine and oracle on any world.
 #![no_main]
 
+#[path = "../../crates/decide/tests/fuzz/bytes.rs"]
+mod bytes;
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../crates/decide/tests/it/oracle.rs"]
 mod oracle;

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use bigfleet_bench::measure::Effortful;
 use bigfleet_bench::page::rewritten;
 use bigfleet_bench::results::Results;
-use bigfleet_bench::{LARGEST, Measured, instructions, measured, usual};
+use bigfleet_bench::{LARGEST, Measured, instructions, measured, timing, usual};
 
 /// Measures BigFleet.
 #[derive(Debug, Parser)]
@@ -31,6 +31,10 @@ enum Run {
         /// Only this workload.
         #[arg(long)]
         workload: Option<String>,
+        /// Decisions that build on the one before, over seconds of churn: of the fleet of this profile, or of 5k, 50k
+        /// and 500k.
+        #[arg(long, conflicts_with = "workload")]
+        incremental: bool,
         /// One JSON object a line.
         #[arg(long)]
         json: bool,
@@ -93,7 +97,11 @@ struct All {
 
 fn main() -> ExitCode {
     let result = match Args::parse().command {
-        Run::Engine { profile, workload, json, least } => match profile.or(workload) {
+        Run::Engine { profile, incremental: true, json, least, .. } => match profile {
+            Some(name) => incremental(&name, json, least),
+            None => ["5k", "50k", "500k"].into_iter().try_for_each(|name| incremental(name, json, least)),
+        },
+        Run::Engine { profile, workload, json, least, .. } => match profile.or(workload) {
             Some(name) => one(&name, json, least),
             None => usual().try_for_each(|name| {
                 print!("{}", alone(name, json, least)?);
@@ -114,6 +122,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Measures seconds in the life of a fleet.
+fn incremental(profile: &str, json: bool, least: bool) -> Result<()> {
+    let how = if least { Effortful::LEAST } else { Effortful::FULL };
+    let measured = timing::incremental::run(profile, how)?;
+    let text = if json { serde_json::to_string(&measured) } else { serde_json::to_string_pretty(&measured) };
+    println!("{}", text.context("cannot print the report")?);
+    Ok(())
 }
 
 /// Measures a workload in this process.

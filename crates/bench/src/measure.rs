@@ -108,6 +108,9 @@ fn warm(workload: &dyn Workload, engine: &mut Engine, how: Effortful, report: &m
         events.into_iter().for_each(|event| engine.apply(event));
         applies.push(at.elapsed());
         let late = ROLLUP.saturating_mul(u32::try_from(round).unwrap_or(u32::MAX));
+        if !workload.remembers() {
+            engine.forget();
+        }
         let pass = decide(engine, START.after(late));
         times.push(pass.took);
         for (phase, took) in pass.phases {
@@ -133,7 +136,7 @@ fn warm(workload: &dyn Workload, engine: &mut Engine, how: Effortful, report: &m
 }
 
 /// An engine that holds the workload, what was made and how long the engine took to take it.
-fn filled(workload: &dyn Workload) -> Result<(Engine, Tally, Duration)> {
+pub(crate) fn filled(workload: &dyn Workload) -> Result<(Engine, Tally, Duration)> {
     const BATCH: usize = 4096;
     let mut engine = Engine::new(workload.policy());
     let mut applying = Duration::ZERO;

@@ -95,6 +95,10 @@ impl Workload for Realistic {
         changed
     }
 
+    fn remembers(&self) -> bool {
+        self.changes.is_some()
+    }
+
     fn recorded(&self) -> Option<Recorded> {
         let cold = |number| Recorded::none(Timed::Cold, number);
         let later = Recorded::none(Timed::WarmP99, "none");

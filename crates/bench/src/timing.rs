@@ -2,6 +2,7 @@
 //! shard's core fed from bytes.
 
 mod core;
+pub mod incremental;
 mod ingest;
 mod list;
 mod pending;

@@ -52,6 +52,11 @@ pub trait Workload {
         None
     }
 
+    /// Whether decisions after the first build on the one before.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// Holds and delays of the engine: one that keeps what is Idle, since the workload's Idle tier is constant.
     fn policy(&self) -> Policy {
         let hold = Duration::from_secs(24 * 3600);

@@ -19,7 +19,7 @@ impl Report {
             format: "bigfleet.decision/v1",
             actions: self.actions.iter().map(action).collect(),
             deferred: self.deferred.iter().map(action).collect(),
-            needs: self.needs.iter().map(need).collect(),
+            needs: self.needs.iter().map(|verdict| need(verdict)).collect(),
             shortfalls: self.shortfalls.iter().map(shortfall).collect(),
             claimed_machine_ids: self.claimed_machine_ids.iter().map(|id| id.as_str()).collect(),
         };

@@ -1,6 +1,6 @@
 //! What was decided, as it is printed: numbered, capped and sorted.
 
-use bigfleet_engine::{Decisions, Shortfall, Verdict};
+use bigfleet_engine::{Decisions, Shortfall, Verdicts};
 use bigfleet_types::MachineId;
 
 use crate::cap;
@@ -30,7 +30,7 @@ pub struct Report {
     /// The Reclaims that the cap held back, by machine.
     pub deferred: Vec<Action>,
     /// One verdict per Need, in precedence order.
-    pub needs: Vec<Verdict>,
+    pub needs: Verdicts,
     /// What no phase could meet, in the order of [`Decisions::shortfalls`].
     pub shortfalls: Vec<Shortfall>,
     /// Every machine that some Need claims, sorted.

@@ -66,6 +66,13 @@ pub(crate) struct Supply {
     pub(crate) speculative: u32,
 }
 
+impl Supply {
+    /// Whether some machine is Idle or Speculative.
+    pub(crate) fn is_free(self) -> bool {
+        self.idle > 0 || self.speculative > 0
+    }
+}
+
 /// One class and how many machines it has.
 #[derive(Debug)]
 pub(crate) struct Class {

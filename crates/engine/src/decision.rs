@@ -1,6 +1,7 @@
 //! What the engine answers.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,36 @@ pub struct Decisions {
     /// by cluster and release order, Deletes by id. At most one per machine.
     pub actions: Vec<Action>,
     /// One per Need after folding, in precedence order.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Verdicts,
     /// What no phase could meet, sorted by priority descending, then fingerprint, cluster, group.
     pub shortfalls: Vec<Shortfall>,
+}
+
+/// Verdicts in precedence order. A copy is cheap and stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdicts(pub(crate) Arc<Vec<Arc<Verdict>>>);
+
+impl Deref for Verdicts {
+    type Target = [Arc<Verdict>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl FromIterator<Verdict> for Verdicts {
+    fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
+        Self(Arc::new(verdicts.into_iter().map(Arc::new).collect()))
+    }
+}
+
+impl<'a> IntoIterator for &'a Verdicts {
+    type Item = &'a Arc<Verdict>;
+    type IntoIter = std::slice::Iter<'a, Arc<Verdict>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 /// What is to be done with a machine.

@@ -1,6 +1,7 @@
 //! The demand table: what each cluster wants, one row per Need, replaced whole.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, UnixNanos};
@@ -50,6 +51,18 @@ impl Row {
     }
 }
 
+/// The order in which Needs have their turn.
+pub(crate) fn compare(symbols: &Symbols, a: &Row, b: &Row) -> Ordering {
+    let first = |row: &Row| (row.precedence, row.arrival());
+    let ranks = || symbols.rank(a.cluster).cmp(&symbols.rank(b.cluster));
+    let key = |row: &Row| row.need.profile.fingerprint();
+    first(a)
+        .cmp(&first(b))
+        .then_with(ranks)
+        .then_with(|| key(a).cmp(&key(b)))
+        .then_with(|| a.need.group.cmp(&b.need.group))
+}
+
 /// What one cluster wants.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
@@ -59,6 +72,8 @@ pub(crate) struct Wants {
     pub(crate) plain: Vec<RowIx>,
     /// The gangs, equal ones together.
     pub(crate) sets: Vec<GangSet>,
+    /// Folds of parts of these, as of the last decision.
+    made: Vec<RowIx>,
 }
 
 /// All rows.
@@ -76,7 +91,7 @@ pub(crate) struct Demand {
 
 impl Demand {
     /// Replaces the demand of a cluster; no rows means that it wants nothing. Rows with equal keys are merged, and
-    /// a key that stays keeps its arrival unless the row brings one.
+    /// a key that stays keeps its arrival unless the row brings one. Says whether anything changed.
     pub(crate) fn replace(
         &mut self,
         cluster: &ClusterId,
@@ -85,20 +100,32 @@ impl Demand {
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
-    ) {
+    ) -> bool {
         let wants = self.clusters.remove(cluster).unwrap_or_default();
         let mut before: Map<(Fingerprint, Group), RowIx> = Map::default();
-        for ix in wants.rows {
-            if let Some(row) = self.row(ix) {
-                before.insert((row.need.profile.fingerprint(), row.need.group.clone()), ix);
+        for ix in &wants.rows {
+            if let Some(row) = self.row(*ix) {
+                before.insert((row.need.profile.fingerprint(), row.need.group.clone()), *ix);
             }
         }
+        let mut needs = merge(rows);
+        let mut unchanged = needs.len() == before.len();
+        for need in &mut needs {
+            let old = before.get(&(need.profile.fingerprint(), need.group.clone()));
+            let old = old.and_then(|ix| self.row(*ix));
+            need.arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
+            unchanged &= old.is_some_and(|row| *row.need == *need);
+        }
+        if unchanged {
+            if !needs.is_empty() {
+                self.clusters.insert(cluster.clone(), wants);
+            }
+            return false;
+        }
         self.wanted -= before.len();
-        let mut after = Vec::with_capacity(rows.len());
-        for mut need in merge(rows) {
+        let mut after = Vec::with_capacity(needs.len());
+        for need in needs {
             let old = before.remove(&(need.profile.fingerprint(), need.group.clone()));
-            let known = old.and_then(|ix| self.row(ix)).map(Row::arrival);
-            need.arrival = Some(need.arrival.or(known).unwrap_or(at));
             after.push(match old {
                 Some(ix) => {
                     self.update(ix, need, symbols);
@@ -116,9 +143,25 @@ impl Demand {
             self.clusters.insert(cluster.clone(), wants);
         }
         // What is new holds on to what it shares with the old before that goes.
-        let folds = wants.sets.into_iter().map(|set| set.fold);
+        let folds = wants.sets.into_iter().map(|set| set.fold).chain(wants.made);
         folds.chain(before.into_values()).for_each(|ix| self.withdraw(ix, matching));
         forms.bound(self.rows.len());
+        true
+    }
+
+    /// Replaces the folds of parts of a cluster's gangs; gives their places.
+    pub(crate) fn make(
+        &mut self,
+        cluster: &ClusterId,
+        folds: Vec<Row>,
+        matching: &mut Matching,
+    ) -> Vec<RowIx> {
+        let made: Vec<RowIx> = folds.into_iter().map(|fold| self.insert(fold)).collect();
+        let Some(wants) = self.clusters.get_mut(cluster) else { return made };
+        for old in std::mem::replace(&mut wants.made, made.clone()) {
+            self.withdraw(old, matching);
+        }
+        made
     }
 
     fn update(&mut self, ix: RowIx, need: Need, symbols: &mut Symbols) {
@@ -186,16 +229,16 @@ impl Demand {
                 sets[at].shared = true;
             }
         }
-        Wants { rows, plain, sets }
+        Wants { rows, plain, sets, made: Vec::new() }
     }
 
     /// Compiles every row anew, after `symbols` and `matching` were replaced.
     pub(crate) fn recompile(&mut self, forms: &mut Forms, symbols: &mut Symbols, matching: &mut Matching) {
         self.withdrawn = 0;
         for (cluster, mut wants) in std::mem::take(&mut self.clusters) {
-            for set in wants.sets.drain(..) {
-                self.rows[set.fold.at()] = None;
-                self.free.push(set.fold);
+            for fold in wants.sets.drain(..).map(|set| set.fold).chain(wants.made.drain(..)) {
+                self.rows[fold.at()] = None;
+                self.free.push(fold);
             }
             for ix in &wants.rows {
                 if let Some(row) = &mut self.rows[ix.at()] {
@@ -207,9 +250,9 @@ impl Demand {
         }
     }
 
-    /// What each cluster wants, in no particular order.
-    pub(crate) fn wants(&self) -> impl Iterator<Item = &Wants> {
-        self.clusters.values()
+    /// What a cluster wants.
+    pub(crate) fn wants(&self, cluster: &ClusterId) -> Option<&Wants> {
+        self.clusters.get(cluster)
     }
 
     pub(crate) fn row(&self, ix: RowIx) -> Option<&Row> {

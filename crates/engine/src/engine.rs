@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 
-use crate::decision::{Action, ActionKind, Decisions};
+use crate::decision::{Action, ActionKind, Decisions, Shortfall};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
 use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
-use crate::fold::{Forms, Plan};
+use crate::fold::Forms;
 use crate::intern::{Set, Symbols};
+use crate::ledger::{Ledger, Opened, Seated};
 use crate::matching::Matching;
 use crate::members::Slot;
 use crate::observe::{Effort, Phase};
-use crate::pass::{Claims, Pass};
+use crate::pass::Pass;
 use crate::phase1::{self, Outcome};
 use crate::phase2::{self, Taken};
 use crate::phase3;
 use crate::policy::Policy;
-use crate::verdict::{self, Verdicts};
+use crate::verdict::{self, Judge};
 
 /// Owns the fleet and the demand of a shard.
 #[derive(Debug)]
@@ -31,14 +32,27 @@ pub struct Engine {
     forms: Forms,
     matching: Matching,
     heard: Set<ClusterId>,
-    next_deadline: Option<UnixNanos>,
-    /// Of the last decision.
-    claims: Claims,
+    /// The same by number, as of the last decision; empty when it has to be found again.
+    heard_by: Vec<bool>,
+    ledger: Ledger,
+    last: Last,
     /// Machines were classed anew since the last decision.
     classed_early: bool,
     /// How many texts were alive after the last fresh start.
     live_symbols: usize,
     effort: Effort,
+}
+
+/// The last answer, but for the verdicts.
+#[derive(Debug, Default)]
+struct Last {
+    /// Of Phases 1 and 2.
+    actions: Vec<Action>,
+    shortfalls: Vec<Shortfall>,
+    /// Of Phase 3, as of the time that follows.
+    releases: Vec<Action>,
+    at: Option<UnixNanos>,
+    next_deadline: Option<UnixNanos>,
 }
 
 impl Engine {
@@ -53,8 +67,9 @@ impl Engine {
             forms: Forms::default(),
             matching: Matching::default(),
             heard: Set::default(),
-            next_deadline: None,
-            claims: Claims::default(),
+            heard_by: Vec::new(),
+            ledger: Ledger::default(),
+            last: Last::default(),
             classed_early: false,
             live_symbols: 0,
             effort: Effort::default(),
@@ -68,7 +83,11 @@ impl Engine {
             Event::Removed(id) => self.fleet.remove(&id),
             Event::Demand { cluster, rows, at } => {
                 let (forms, symbols) = (&mut self.forms, &mut self.symbols);
-                self.demand.replace(&cluster, rows, at, forms, symbols, &mut self.matching);
+                if self.demand.replace(&cluster, rows, at, forms, symbols, &mut self.matching)
+                    && let Some(cluster) = symbols.known_cluster(&cluster)
+                {
+                    self.fleet.changes.cluster(cluster);
+                }
                 // Classing half a million machines anew is better done before somebody waits for a decision, but
                 // not once for every cluster that mentions a key of its own.
                 if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
@@ -77,7 +96,13 @@ impl Engine {
                 }
             }
             Event::Heard(cluster) => {
-                self.heard.insert(cluster);
+                let known = self.symbols.known_cluster(&cluster);
+                if self.heard.insert(cluster)
+                    && let Some(known) = known
+                {
+                    self.heard_by.clear();
+                    self.fleet.changes.cluster(known);
+                }
             }
         }
     }
@@ -100,56 +125,134 @@ impl Engine {
         self.run(now, &mut |_| (), Some(Explainer::new(question)))
     }
 
+    /// [`Self::decide`] without regard to what was found before: the definition of all decisions. It leaves behind what
+    /// any other does.
+    pub fn decide_afresh(&mut self, now: UnixNanos) -> Decisions {
+        self.forget();
+        self.decide(now)
+    }
+
+    /// Forgets what was found before, so that the next decision looks at everything, as [`Self::decide_afresh`] does.
+    pub fn forget(&mut self) {
+        self.fleet.changes.all();
+    }
+
     fn run(
         &mut self,
         now: UnixNanos,
         ended: &mut impl FnMut(Phase),
         mut explainer: Option<Explainer<'_>>,
     ) -> (Decisions, Explanation) {
-        let plan = self.settle(ended);
-        let heard = self.heard_clusters();
-        ended(Phase::Other);
-        let rows = plan.rows(&self.demand, &self.symbols);
+        if explainer.is_some() {
+            self.fleet.changes.all();
+        }
+        if self.symbols.classes_stale || self.is_littered() || self.fleet.classes.mostly_empty() {
+            self.start_afresh(false);
+        }
+        self.classed_early = false;
+        if !self.fleet.changes.any {
+            let decisions = self.repeat(now, ended);
+            return (decisions, Explanation::default());
+        }
+        let opened = self.settle(ended);
+        self.hear();
+        let Self { fleet, demand, symbols, matching, ledger, policy, heard_by, .. } = self;
+        let mut before = Vec::new();
+        let (mut seats, mut ixs, mut rows, mut turns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for Seated { seat, turn, before: acquired } in ledger.turns(&opened, demand, symbols) {
+            before.push(acquired);
+            seats.push(seat);
+            ixs.push(turn.ix);
+            rows.push(turn.row);
+            turns.push(turn);
+        }
         ended(Phase::Fold);
-        let mut decisions = Decisions::default();
-        let mut pass = Pass::new(&self.fleet, &rows, &self.symbols, &mut self.matching);
-        let mut outcomes = phase1::run(&mut pass);
+        let claims = std::mem::take(&mut ledger.claims);
+        let mut pass = Pass::new(fleet, demand, &rows, symbols, matching, claims);
+        let mut outcomes = phase1::run(&mut pass, turns);
+        for (before, outcome) in before.iter().zip(&outcomes) {
+            ledger.acquired(fleet, before.as_deref(), &outcome.acquired);
+        }
+        let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
+        if !told.is_empty() {
+            let acquirers = ixs.iter().zip(&rows).zip(&outcomes).filter(|(_, o)| !o.acquired.is_empty());
+            let acquisitions: Vec<_> =
+                acquirers.map(|((ix, row), outcome)| (*ix, *row, outcome.acquired.clone())).collect();
+            let gangs = told.iter_mut().map(|(_, row, outcome)| (*row, outcome)).collect();
+            phase1::retell(&mut pass, &acquisitions, gangs);
+        }
         ended(Phase::Phase1);
         if let Some(explainer) = &mut explainer {
-            explainer.after_phase1(&pass);
+            explainer.after_phase1(&pass, &ixs);
         }
-        let taken = phase2::run(&mut pass, &mut outcomes, &heard, &self.policy);
+        let taken = phase2::run(&mut pass, &mut outcomes, heard_by, policy);
         ended(Phase::Phase2);
-        let mut verdicts = Verdicts::default();
+        let (mut judge, mut actions) = (Judge::default(), Vec::new());
+        let mut verdicts = Vec::with_capacity(rows.len());
         for (row, outcome) in rows.iter().zip(&outcomes) {
-            acquisitions(&pass, row, outcome, &mut decisions.actions);
-            decisions.verdicts.push(verdicts.of(&mut pass, row, outcome));
+            acquisitions(&pass, row, outcome, &mut actions);
+            verdicts.push(judge.of(&mut pass, row, outcome));
         }
         for (row, outcome) in rows.iter().zip(&outcomes) {
-            preemptions(&pass, row, outcome, &taken, &mut decisions.actions);
+            preemptions(&pass, row, outcome, &taken, &mut actions);
         }
+        let told: Vec<_> = told
+            .into_iter()
+            .map(|(seat, row, outcome)| {
+                let verdict = judge.of(&mut pass, row, &outcome);
+                (seat, outcome, verdict)
+            })
+            .collect();
         if let Some(explainer) = &mut explainer {
-            let actions = &decisions.actions;
-            explainer.after_phase2(&mut pass, &outcomes, actions, &heard, &self.policy);
+            explainer.after_phase2(&mut pass, &outcomes, &actions, heard_by, policy);
         }
-        decisions.shortfalls = verdict::shortfalls(&self.symbols, &rows, &outcomes);
+        let shortfalls = verdict::shortfalls(symbols, &rows, &outcomes);
         self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
-        self.claims = pass.into_claims();
+        ledger.claims = pass.into_claims();
+        ledger.taken = taken;
+        let found = seats.into_iter().zip(outcomes).zip(verdicts);
+        let found = found.map(|((seat, outcome), verdict)| (seat, outcome, verdict));
+        ledger.record(found.chain(told), &opened, demand, symbols);
         ended(Phase::Verdicts);
 
-        let releases =
-            phase3::run(&mut self.fleet, &self.symbols, &self.claims, &taken, &heard, &self.policy, now);
-        self.effort.machines += releases.looked_at;
-        let served = decisions.actions.len();
-        decisions.actions.extend(releases.actions);
-        self.next_deadline = releases.next_deadline;
-        ended(Phase::Phase3);
-        drop((rows, outcomes, taken));
-        plan.end(&mut self.matching);
-        ended(Phase::Other);
+        self.effort.machines += ledger.find_excess(&opened, fleet, heard_by, now);
+        let served = actions.len();
+        self.last = Last { actions, shortfalls, ..Last::default() };
+        let decisions = self.repeat(now, ended);
         let explanation = explainer
             .map(|explainer| explainer.after_phase3(&self.fleet, &decisions.actions, served, &self.policy));
         (decisions, explanation.unwrap_or_default())
+    }
+
+    /// Phase 3, and the answer of the phases before as it was found last.
+    fn repeat(&mut self, now: UnixNanos, ended: &mut impl FnMut(Phase)) -> Decisions {
+        let last = &mut self.last;
+        let is_same = last.at.is_some_and(|at| at <= now) && last.next_deadline.is_none_or(|due| now < due);
+        if !is_same {
+            let ledger = &self.ledger;
+            let mut releases = phase3::run(
+                &mut self.fleet,
+                &self.symbols,
+                &ledger.claims,
+                &ledger.taken,
+                ledger.excess(),
+                &ledger.holds,
+                &self.policy,
+                now,
+            );
+            self.effort.machines += releases.looked_at;
+            last.at = Some(now);
+            last.next_deadline = releases.next_deadline;
+            last.releases.clear();
+            last.releases.append(&mut releases.actions);
+        }
+        ended(Phase::Phase3);
+        let mut actions = Vec::with_capacity(last.actions.len() + last.releases.len());
+        actions.extend_from_slice(&last.actions);
+        actions.extend_from_slice(&last.releases);
+        let (verdicts, shortfalls) = (self.ledger.verdicts.clone(), last.shortfalls.clone());
+        ended(Phase::Verdicts);
+        Decisions { actions, verdicts, shortfalls }
     }
 
     /// How much the last decision looked at.
@@ -161,7 +264,7 @@ impl Engine {
     /// The machines that some Need claimed in the last decision, sorted by id. To be asked for before anything else
     /// is applied.
     pub fn claimed(&self) -> impl Iterator<Item = MachineId> {
-        let slots = self.fleet.ids.in_order().iter().filter(|slot| self.claims.has(**slot));
+        let slots = self.fleet.ids.in_order().iter().filter(|slot| self.ledger.claims.has(**slot));
         slots.map(|slot| self.fleet.ids.id(*slot))
     }
 
@@ -187,22 +290,23 @@ impl Engine {
     /// delay of a Reclaim ends, as the last decision saw it; never before `now`. `None`: nothing is waiting.
     #[must_use]
     pub fn next_deadline(&self, now: UnixNanos) -> Option<UnixNanos> {
-        self.next_deadline.map(|deadline| deadline.max(now))
+        self.last.next_deadline.map(|deadline| deadline.max(now))
     }
 
-    /// Brings every index up to date and folds the demand.
-    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
-        if self.symbols.classes_stale || self.is_littered() || self.fleet.classes.mostly_empty() {
-            self.start_afresh(false);
+    /// Brings every index up to date and folds the demand that changed.
+    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Opened {
+        loop {
+            self.fleet.settle();
+            self.symbols.settle();
+            ended(Phase::Settle);
+            let Self { fleet, demand, forms, symbols, matching, ledger, policy, .. } = self;
+            let opened = ledger.open(fleet, symbols, matching, policy);
+            if ledger.fold(&opened, fleet, demand, forms, symbols, matching) {
+                ended(Phase::Fold);
+                return opened;
+            }
+            self.start_afresh(true);
         }
-        self.classed_early = false;
-        let plan = self.plan(ended);
-        if !plan.needs_hosts {
-            return plan;
-        }
-        plan.end(&mut self.matching);
-        self.start_afresh(true);
-        self.plan(ended)
     }
 
     /// Whether most texts and places may be dead: there are far more than before, and as much has come and gone.
@@ -211,15 +315,6 @@ impl Engine {
         // One machine or row that goes leaves a fingerprint, a group, a stamp and a place at most.
         let gone = 4 * (self.fleet.moves + self.demand.withdrawn);
         more > self.live_symbols + 4096 && gone > more / 2
-    }
-
-    fn plan(&mut self, ended: &mut impl FnMut(Phase)) -> Plan {
-        self.fleet.settle();
-        ended(Phase::Settle);
-        let (forms, symbols) = (&mut self.forms, &mut self.symbols);
-        let plan = Plan::of(&self.fleet, &self.demand, forms, symbols, &mut self.matching);
-        ended(Phase::Fold);
-        plan
     }
 
     /// Numbers all texts anew and classes all machines by the keys that requirements mention now; by host, too, if
@@ -234,15 +329,19 @@ impl Engine {
         symbols.classes_stale = false;
         self.live_symbols = symbols.size() + self.fleet.places();
         self.symbols = symbols;
+        self.heard_by.clear();
+        self.fleet.changes.all();
     }
 
-    /// By cluster: whether it has spoken.
-    fn heard_clusters(&self) -> Vec<bool> {
-        let mut heard = vec![false; self.symbols.cluster_count()];
-        for cluster in self.heard.iter().filter_map(|id| self.symbols.known_cluster(id)) {
-            heard[cluster.at()] = true;
+    /// Brings up to date which cluster has spoken.
+    fn hear(&mut self) {
+        if self.heard_by.len() != self.symbols.cluster_count() {
+            self.heard_by.clear();
+            self.heard_by.resize(self.symbols.cluster_count(), false);
+            for cluster in self.heard.iter().filter_map(|id| self.symbols.known_cluster(id)) {
+                self.heard_by[cluster.at()] = true;
+            }
         }
-        heard
     }
 }
 

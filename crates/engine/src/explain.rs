@@ -15,9 +15,9 @@ use bigfleet_types::{
 };
 
 use crate::decision::{Action, ActionKind};
-use crate::demand::Row;
+use crate::demand::{Row, RowIx};
 use crate::fleet::Fleet;
-use crate::intern::Symbols;
+use crate::intern::{Map, Symbols};
 use crate::members::Slot;
 use crate::pass::Pass;
 use crate::phase1::Outcome;
@@ -271,17 +271,21 @@ pub(crate) struct Explainer<'q> {
     question: &'q Question,
     /// Which row claimed a slot when Phase 1 was over.
     claims: Vec<Option<usize>>,
+    rows: Vec<RowIx>,
     explanation: Explanation,
 }
 
 impl<'q> Explainer<'q> {
     pub(crate) fn new(question: &'q Question) -> Self {
-        Self { question, claims: Vec::new(), explanation: Explanation::default() }
+        Self { question, claims: Vec::new(), rows: Vec::new(), explanation: Explanation::default() }
     }
 
     /// Notes who claims what, before Phase 2 changes some of it.
-    pub(crate) fn after_phase1(&mut self, pass: &Pass<'_>) {
-        self.claims = (0..pass.fleet.slots()).map(|at| pass.claiming_row(Slot::new(at))).collect();
+    pub(crate) fn after_phase1(&mut self, pass: &Pass<'_>, rows: &[RowIx]) {
+        let positions: Map<RowIx, usize> = rows.iter().copied().zip(0..).collect();
+        let position = |at| positions.get(&pass.claiming_row(Slot::new(at))?).copied();
+        self.claims = (0..pass.fleet.slots()).map(position).collect();
+        self.rows = rows.to_vec();
     }
 
     /// Explains Needs, and the actions so far, which are all of those that serve one.
@@ -307,7 +311,7 @@ impl<'q> Explainer<'q> {
                     && self.question.is_about_machine_of(action.cluster.as_ref())
         };
         self.explanation.actions =
-            orders::explain(pass, &self.claims, outcomes, actions, heard, policy, &is_about);
+            orders::explain(pass, &self.rows, &self.claims, outcomes, actions, heard, policy, &is_about);
     }
 
     /// Explains what goes, which are the actions from `start` on.

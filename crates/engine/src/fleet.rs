@@ -4,6 +4,7 @@
 
 use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos, keys};
 
+use crate::changes::Changes;
 use crate::class::{ClassIx, Classes};
 use crate::event::{Eligibility, Facts};
 use crate::ids::Ids;
@@ -39,6 +40,8 @@ pub(crate) struct Fleet {
     pub(crate) moves: usize,
     pub(crate) classes: Classes,
     pub(crate) pools: Pools,
+    /// Since the last decision.
+    pub(crate) changes: Changes,
 }
 
 impl Fleet {
@@ -52,7 +55,13 @@ impl Fleet {
             (MachineState::Configured, None, _) => known.map_or(NEVER, |slot| self.excess_of(slot, cluster)),
             _ => NEVER,
         };
+        let place = place(machine, facts, cluster, symbols).map(|place| self.places.number(place));
+        let host = machine.labels.get(keys::HOSTNAME).filter(|host| ***host != *machine.id.as_str());
         let slot = match known {
+            Some(slot) if self.is_unchanged(slot, machine, facts, shape, place, since, host) => {
+                self.shapes.leave(shape);
+                return;
+            }
             Some(slot) => {
                 self.unfile(slot);
                 slot
@@ -60,7 +69,7 @@ impl Fleet {
             None => self.take_slot(&machine.id),
         };
         let at = slot.at();
-        match machine.labels.get(keys::HOSTNAME).filter(|host| ***host != *machine.id.as_str()) {
+        match host {
             Some(host) => drop(self.hosts.insert(slot, (**host).into())),
             None => drop(self.hosts.remove(&slot)),
         }
@@ -68,8 +77,29 @@ impl Fleet {
         self.eligibility[at] = facts.eligibility;
         self.shape[at] = shape;
         self.since[at] = since;
-        let place = place(machine, facts, cluster, symbols).map(|place| self.places.number(place));
         self.file(slot, place, symbols);
+    }
+
+    /// Whether all that is told of a machine is known already.
+    #[allow(clippy::too_many_arguments, reason = "everything that a machine is told by")]
+    fn is_unchanged(
+        &self,
+        slot: Slot,
+        machine: &Machine,
+        facts: &Facts,
+        shape: ShapeIx,
+        place: Option<PlaceIx>,
+        since: i64,
+        host: Option<&std::sync::Arc<str>>,
+    ) -> bool {
+        let at = slot.at();
+        let pool = self.pool[at];
+        self.state[at] == machine.state
+            && self.eligibility[at] == facts.eligibility
+            && self.shape[at] == shape
+            && self.since[at] == since
+            && place == (pool != PoolIx::NONE).then(|| self.pools.get(pool).place)
+            && self.hosts.get(&slot).map(|known| &**known) == host.map(|host| &**host)
     }
 
     /// Since when a machine is excess, if it stays in this cluster.
@@ -91,6 +121,7 @@ impl Fleet {
 
     /// Files every machine anew, after classes changed their meaning and numbers went from `old` to `new`.
     pub(crate) fn refile(&mut self, old: &Symbols, new: &mut Symbols) {
+        self.changes.all();
         self.classes = Classes::default();
         self.moves = 0;
         self.shapes.forget_classes();
@@ -143,6 +174,7 @@ impl Fleet {
         let class = self.classes.join(shape, host, symbols);
         self.class[at] = class;
         self.pool[at] = PoolIx::NONE;
+        self.changes.machine(slot, place.map(|place| self.places.get(place)));
         if let Some(place) = place {
             let pool = self.pools.join(slot, class, place, &self.places);
             self.pool[at] = pool;
@@ -156,6 +188,8 @@ impl Fleet {
     /// Takes the machine of a slot out of its shape, class and pool.
     fn unfile(&mut self, slot: Slot) {
         let at = slot.at();
+        let pool = self.pool[at];
+        self.changes.left(slot, (pool != PoolIx::NONE).then(|| self.place(pool)));
         self.count(at, -1);
         self.moves += 1;
         self.shapes.leave(self.shape[at]);
@@ -167,7 +201,9 @@ impl Fleet {
     /// Keeps the class's supply numbers. A withheld machine is invisible; a Configured one is never withheld.
     fn count(&mut self, at: usize, change: i32) {
         let withheld = self.eligibility[at] == Eligibility::WITHHELD;
-        let supply = self.classes.supply_mut(self.class[at]);
+        let class = self.class[at];
+        let supply = self.classes.supply_mut(class);
+        let was_free = supply.is_free();
         let number = match self.state[at] {
             MachineState::Configured => &mut supply.configured,
             MachineState::Idle if !withheld => &mut supply.idle,
@@ -175,6 +211,9 @@ impl Fleet {
             _ => return,
         };
         *number = number.saturating_add_signed(change);
+        if supply.is_free() != was_free {
+            self.changes.flipped(class);
+        }
     }
 
     /// How many slots there are, for columns of a pass.
@@ -220,6 +259,11 @@ impl Fleet {
 
     pub(crate) fn pool(&self, slot: Slot) -> PoolIx {
         self.pool[slot.at()]
+    }
+
+    /// The pool of a machine, if it is in one.
+    pub(crate) fn known_pool(&self, slot: Slot) -> Option<PoolIx> {
+        Some(self.pool(slot)).filter(|pool| *pool != PoolIx::NONE)
     }
 
     /// Where the machines of a pool are.

@@ -9,9 +9,9 @@ use bigfleet_types::{Fingerprint, Group, Need, Operator, Profile, Requirement, R
 use sha2::{Digest, Sha256};
 
 use crate::class::ClassIx;
-use crate::demand::{Demand, Row, RowIx, earliest};
+use crate::demand::{Demand, Row, RowIx, Wants, earliest};
 use crate::fleet::Fleet;
-use crate::intern::{ClusterIx, Map, StampIx, Symbols};
+use crate::intern::{Map, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -82,57 +82,55 @@ impl Forms {
     }
 }
 
-/// What of the fleet is known to hold a gang, so that equal gangs ask once.
-#[derive(Default)]
-struct Reach<'d> {
-    free: Map<(ProfileIx, &'d Lanes), bool>,
+/// Which gangs some free machine of the fleet holds whole, so that equal gangs ask once.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    free: Map<(Fingerprint, Lanes), bool>,
 }
 
-/// The demand of one pass.
+/// The demand of one cluster, folded.
 #[derive(Default)]
 pub(crate) struct Plan {
     /// Rows of the table that stay as they came, and the folds of sets of which every gang folds.
-    rows: Vec<RowIx>,
+    pub(crate) rows: Vec<RowIx>,
     /// Other folds.
-    made: Vec<Row>,
+    pub(crate) made: Vec<Row>,
     /// A gang that stays wants one host, and the classes do not tell hosts apart yet.
     pub(crate) needs_hosts: bool,
 }
 
 impl Plan {
-    /// Sorts the demand into what folds and what does not.
+    /// Sorts what a cluster wants into what folds and what does not.
     pub(crate) fn of(
+        wants: &Wants,
         fleet: &Fleet,
         demand: &Demand,
+        reach: &mut Reach,
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
     ) -> Self {
         let mut plan = Self::default();
-        let mut reach = Reach::default();
         // Folds that are not those of one whole set.
-        let mut parts: Map<(ClusterIx, StampIx), Vec<&Row>> = Map::default();
-        for wants in demand.wants() {
-            plan.rows.extend(&wants.plain);
-            for set in &wants.sets {
-                let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
-                let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
-                matching.look(first.profile, &fleet.classes);
-                let fits = reach.holds(fleet, matching, first);
-                let folds = |row: &Row| fits && keeps_whole(fleet, row);
-                if fits && !set.shared && rows().all(|(_, row)| folds(row)) {
-                    plan.rows.push(set.fold);
-                    continue;
-                }
-                for (ix, row) in rows() {
-                    if folds(row) {
-                        parts.entry((fold.cluster, fold.stamp)).or_default().push(row);
-                    } else {
-                        let by_host =
-                            row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
-                        plan.needs_hosts |= by_host && !symbols.distinct_hosts;
-                        plan.rows.push(ix);
-                    }
+        let mut parts: Map<StampIx, Vec<&Row>> = Map::default();
+        plan.rows.extend(&wants.plain);
+        for set in &wants.sets {
+            let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
+            let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
+            matching.look(first.profile, &fleet.classes);
+            let fits = reach.holds(fleet, matching, first);
+            let folds = |row: &Row| fits && keeps_whole(fleet, row);
+            if fits && !set.shared && rows().all(|(_, row)| folds(row)) {
+                plan.rows.push(set.fold);
+                continue;
+            }
+            for (ix, row) in rows() {
+                if folds(row) {
+                    parts.entry(fold.stamp).or_default().push(row);
+                } else {
+                    let by_host = row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
+                    plan.needs_hosts |= by_host && !symbols.distinct_hosts;
+                    plan.rows.push(ix);
                 }
             }
         }
@@ -141,25 +139,6 @@ impl Plan {
             plan.made.extend(forms.fold(&gangs, symbols, matching));
         }
         plan
-    }
-
-    /// Lets go of the profiles of what was made for this plan alone.
-    pub(crate) fn end(self, matching: &mut Matching) {
-        self.made.iter().for_each(|row| matching.release(row.profile));
-    }
-
-    /// All rows of a plan in precedence order.
-    pub(crate) fn rows<'a>(&'a self, demand: &'a Demand, symbols: &Symbols) -> Vec<&'a Row> {
-        let ranks = symbols.cluster_ranks();
-        let kept = self.rows.iter().filter_map(|ix| demand.row(*ix));
-        let order = |row: &Row| {
-            (row.precedence, row.arrival(), ranks[row.cluster.at()], row.need.profile.fingerprint())
-        };
-        let mut keyed: Vec<_> = kept.chain(&self.made).map(|row| (order(row), row)).collect();
-        keyed.sort_unstable_by(|(a, left), (b, right)| {
-            a.cmp(b).then_with(|| left.need.group.cmp(&right.need.group))
-        });
-        keyed.into_iter().map(|(_, row)| row).collect()
     }
 }
 
@@ -174,23 +153,49 @@ fn keeps_whole(fleet: &Fleet, row: &Row) -> bool {
     own.map(|ix| pools.get(*ix).class).all(|class| fleet.classes.capacity(class).covers(&row.aggregate))
 }
 
-impl<'d> Reach<'d> {
+impl Reach {
     /// Whether some machine within reach of the row's cluster holds the whole gang.
-    fn holds(&mut self, fleet: &Fleet, matching: &Matching, row: &'d Row) -> bool {
-        let whole = |class: ClassIx| fleet.classes.capacity(class).covers(&row.aggregate);
-        let free = *self.free.entry((row.profile, &row.aggregate)).or_insert_with(|| {
-            matching.classes(row.profile).iter().any(|class| {
-                let supply = fleet.classes.get(*class).supply;
-                (supply.idle > 0 || supply.speculative > 0) && whole(*class)
-            })
-        });
+    fn holds(&mut self, fleet: &Fleet, matching: &Matching, row: &Row) -> bool {
+        let size = (row.need.profile.fingerprint(), row.aggregate.clone());
+        let free =
+            *self.free.entry(size).or_insert_with(|| is_free(fleet, matching, row.profile, &row.aggregate));
         let pools = &fleet.pools;
         let mut home = pools.bound(row.cluster).iter().chain(pools.creating(row.cluster));
         free || home.any(|ix| {
             let class = pools.get(*ix).class;
-            matching.matches(row.profile, class) && whole(class)
+            matching.matches(row.profile, class) && fleet.classes.capacity(class).covers(&row.aggregate)
         })
     }
+
+    /// Looks again after some classes got their first free machine or lost the last one. Says whether an answer is
+    /// another one now; those not given any more are forgotten.
+    pub(crate) fn review(&mut self, flipped: &[ClassIx], fleet: &Fleet, matching: &mut Matching) -> bool {
+        let mut changed = false;
+        self.free.retain(|(fingerprint, aggregate), free| {
+            let Some(profile) = matching.find(*fingerprint) else { return false };
+            matching.look(profile, &fleet.classes);
+            let concerns = |class: &ClassIx| {
+                let class_is_free = fleet.classes.get(*class).supply.is_free();
+                class_is_free != *free
+                    && matching.matches(profile, *class)
+                    && fleet.classes.capacity(*class).covers(aggregate)
+            };
+            if flipped.iter().any(concerns) {
+                let now = is_free(fleet, matching, profile, aggregate);
+                changed |= now != *free;
+                *free = now;
+            }
+            true
+        });
+        changed
+    }
+}
+
+/// Whether some free machine that matches is as large as this.
+fn is_free(fleet: &Fleet, matching: &Matching, profile: ProfileIx, aggregate: &Lanes) -> bool {
+    matching.classes(profile).iter().any(|class| {
+        fleet.classes.get(*class).supply.is_free() && fleet.classes.capacity(*class).covers(aggregate)
+    })
 }
 
 /// What machines of a folded gang are stamped for: the profile without the domain, and the group of all gangs of this

@@ -119,6 +119,8 @@ pub(crate) struct Symbols {
     pub(crate) dimensions: Dimensions,
     /// A requirement mentions a key or a hostname that the classes of machines do not reflect yet.
     pub(crate) classes_stale: bool,
+    /// The place of each cluster in the byte order of the ids, once settled.
+    ranks: Vec<u32>,
 }
 
 impl Default for Symbols {
@@ -137,6 +139,7 @@ impl Default for Symbols {
             distinct_hosts: false,
             dimensions: Dimensions::default(),
             classes_stale: false,
+            ranks: Vec::new(),
         }
     }
 }
@@ -243,14 +246,21 @@ impl Symbols {
             + self.dimensions.len()
     }
 
-    /// The place of each cluster in the byte order of the ids, by [`ClusterIx`].
-    pub(crate) fn cluster_ranks(&self) -> Vec<u32> {
+    /// Brings the order of clusters up to date.
+    pub(crate) fn settle(&mut self) {
+        if self.ranks.len() == self.names.len() {
+            return;
+        }
         let mut sorted: Vec<_> = (0..self.names.len()).collect();
         sorted.sort_unstable_by(|a, b| self.names[*a].cmp(&self.names[*b]));
-        let mut ranks = vec![0; sorted.len()];
+        self.ranks.resize(sorted.len(), 0);
         for (rank, position) in (0..).zip(sorted) {
-            ranks[position] = rank;
+            self.ranks[position] = rank;
         }
-        ranks
+    }
+
+    /// The place of a cluster in the byte order of the ids, once settled.
+    pub(crate) fn rank(&self, cluster: ClusterIx) -> u32 {
+        self.ranks[cluster.at()]
     }
 }

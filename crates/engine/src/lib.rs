@@ -5,6 +5,7 @@
 //! no randomness; what a caller applies and the time it hands in are all that a decision depends on, and neither the
 //! order of arrival nor the number of restarts changes it.
 
+mod changes;
 mod class;
 mod cost;
 mod decision;
@@ -17,6 +18,7 @@ mod fold;
 mod ids;
 mod intern;
 mod lanes;
+mod ledger;
 mod matching;
 mod members;
 mod observe;
@@ -31,7 +33,7 @@ mod verdict;
 
 pub use decision::{
     Action, ActionKind, Candidate, Decisions, GangVerdict, Gangs, MatchingSupply, Preemption, SameVerdict,
-    Shortfall, UnmetReason, Verdict,
+    Shortfall, UnmetReason, Verdict, Verdicts,
 };
 pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};

@@ -146,6 +146,11 @@ impl Matching {
         ix
     }
 
+    /// The entry of a profile that some Need uses.
+    pub(crate) fn find(&self, fingerprint: Fingerprint) -> Option<ProfileIx> {
+        self.by_fingerprint.get(&fingerprint).copied()
+    }
+
     /// One Need less uses the profile; the last one takes the entry with it.
     pub(crate) fn release(&mut self, ix: ProfileIx) {
         let Some(entry) = &mut self.entries[ix.at()] else { return };

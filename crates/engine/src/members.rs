@@ -86,6 +86,8 @@ pub(crate) struct Pools {
     /// By stamp: how many pools of any cluster are stamped, or created, so. Most gangs have none.
     stamped: Vec<u32>,
     dirty: Vec<PoolIx>,
+    /// Pools brought in order since somebody asked.
+    settled: Vec<PoolIx>,
 }
 
 impl Pools {
@@ -242,7 +244,9 @@ impl Pools {
 
     /// Brings every changed pool in order; empty ones go. `pool_of` and `rank` are columns by [`Slot`].
     pub(crate) fn settle(&mut self, pool_of: &[PoolIx], rank: &[u32], places: &Places) {
-        for ix in std::mem::take(&mut self.dirty) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.settled.extend(&dirty);
+        for ix in dirty.drain(..) {
             let pool = &mut self.all[ix.at()];
             pool.dirty = false;
             if std::mem::take(&mut pool.shrunk) {
@@ -257,6 +261,18 @@ impl Pools {
                 self.close(ix, places);
             }
         }
+        self.dirty = dirty;
+    }
+
+    /// The pools, closed ones included, whose members changed since the last call. Perhaps repeatedly.
+    pub(crate) fn take_settled(&mut self) -> Vec<PoolIx> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Gives the list back, to be filled again.
+    pub(crate) fn reuse(&mut self, mut settled: Vec<PoolIx>) {
+        settled.clear();
+        self.settled = settled;
     }
 }
 

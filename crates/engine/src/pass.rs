@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
-use crate::demand::Row;
+use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
@@ -31,23 +31,14 @@ pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 /// The state of one pass.
 pub(crate) struct Pass<'a> {
     pub(crate) fleet: &'a Fleet,
-    /// In precedence order, after folding.
+    pub(crate) demand: &'a Demand,
+    /// Those that have a turn, in precedence order, after folding.
     pub(crate) rows: &'a [&'a Row],
-    /// What machines may be stamped with that is not dead.
-    live: Set<(ClusterIx, StampIx)>,
     pub(crate) symbols: &'a Symbols,
     pub(crate) matching: &'a mut Matching,
-    claims: Vec<Claim>,
+    claims: Claims,
     /// Who claims now.
     claimer: Claim,
-    /// By pool: how many members nobody claimed.
-    free: Vec<u32>,
-    /// By pool: every member before this position is claimed.
-    cursor: Vec<usize>,
-    /// Bound pools by cluster that may have unclaimed members.
-    open: Map<ClusterIx, Vec<PoolIx>>,
-    /// By pool: dropped from `open` because nothing was left.
-    exhausted: Vec<bool>,
     /// How often a single machine was looked at.
     looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Queue<AcquireKey>>,
@@ -86,23 +77,74 @@ impl Claim {
     /// A Need counts on a draining machine without having it.
     const COUNTED: Self = Self(u32::MAX - 1);
 
-    fn of(position: usize) -> Self {
-        Self(u32::try_from(position).unwrap_or(u32::MAX))
+    fn of(row: RowIx) -> Self {
+        Self(u32::try_from(row.at()).unwrap_or(u32::MAX))
     }
 
-    fn row(self) -> Option<usize> {
-        (self.0 < Self::COUNTED.0).then_some(self.0 as usize)
+    fn row(self) -> Option<RowIx> {
+        (self.0 < Self::COUNTED.0).then(|| RowIx::new(self.0 as usize))
     }
 }
 
-/// All claims of a pass that is over.
+/// All claims, from one pass to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     by_slot: Vec<Claim>,
+    /// What machines may be stamped with that is not dead.
+    pub(crate) live: Set<(ClusterIx, StampIx)>,
+    /// By pool: how many members nobody claimed.
     free: Vec<u32>,
+    /// By pool: every member before this position is claimed.
+    cursor: Vec<u32>,
+    /// Bound pools by cluster that may have unclaimed members.
+    open: Map<ClusterIx, Vec<PoolIx>>,
+    /// By pool: dropped from `open` because nothing was left.
+    exhausted: Vec<bool>,
+    /// Draining machines that some Need counts on.
+    counted: Vec<Slot>,
 }
 
 impl Claims {
+    /// Nobody claims anything.
+    pub(crate) fn none(fleet: &Fleet) -> Self {
+        let mut claims = Self::default();
+        claims.start_over(fleet);
+        claims
+    }
+
+    /// Gives every claim back and takes in the fleet as it is now.
+    pub(crate) fn start_over(&mut self, fleet: &Fleet) {
+        let pools = fleet.pools.len();
+        self.by_slot.clear();
+        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
+        self.live.clear();
+        self.free.clear();
+        self.free.extend(fleet.pools.sizes());
+        self.cursor.clear();
+        self.cursor.resize(pools, 0);
+        self.open.clear();
+        self.exhausted.clear();
+        self.exhausted.resize(pools, false);
+        self.counted.clear();
+    }
+
+    /// Takes in what became of the fleet: these machines left their pools, and these pools have other members now.
+    pub(crate) fn catch_up(&mut self, fleet: &Fleet, moved: &[Slot], settled: &[PoolIx]) {
+        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
+        moved.iter().for_each(|slot| self.by_slot[slot.at()] = Claim::NOBODY);
+        let pools = fleet.pools.len();
+        self.free.resize(pools, 0);
+        self.cursor.resize(pools, 0);
+        self.exhausted.resize(pools, false);
+        for ix in settled {
+            let members = fleet.pools.get(*ix).members().iter();
+            let free = members.filter(|slot| self.by_slot[slot.at()] == Claim::NOBODY).count();
+            self.free[ix.at()] = u32::try_from(free).unwrap_or(u32::MAX);
+            self.cursor[ix.at()] = 0;
+            self.exhausted[ix.at()] = false;
+        }
+    }
+
     /// Whether some Need has claimed the machine.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
@@ -111,6 +153,45 @@ impl Claims {
     /// How many machines of a pool nobody claimed.
     pub(crate) fn free(&self, pool: PoolIx) -> u32 {
         self.free[pool.at()]
+    }
+
+    /// Gives back those of a row's claims that it has still.
+    pub(crate) fn release(&mut self, fleet: &Fleet, row: RowIx, slots: &[Slot]) {
+        for slot in slots {
+            if self.by_slot[slot.at()] == Claim::of(row) {
+                self.give_back(fleet, *slot);
+            }
+        }
+    }
+
+    /// Forgets on which draining machines Needs count.
+    pub(crate) fn release_counted(&mut self, fleet: &Fleet) {
+        for slot in std::mem::take(&mut self.counted) {
+            if self.by_slot[slot.at()] == Claim::COUNTED {
+                self.give_back(fleet, slot);
+            }
+        }
+    }
+
+    /// Forgets which bound pools of a cluster are used up.
+    pub(crate) fn reopen(&mut self, cluster: ClusterIx) {
+        self.open.remove(&cluster);
+    }
+
+    fn give_back(&mut self, fleet: &Fleet, slot: Slot) -> PoolIx {
+        self.by_slot[slot.at()] = Claim::NOBODY;
+        let ix = fleet.pool(slot);
+        self.free[ix.at()] += 1;
+        let rank = fleet.rank(slot);
+        let position = fleet.pools.get(ix).members().partition_point(|other| fleet.rank(*other) < rank);
+        let cursor = &mut self.cursor[ix.at()];
+        *cursor = (*cursor).min(u32::try_from(position).unwrap_or(u32::MAX));
+        if std::mem::take(&mut self.exhausted[ix.at()])
+            && let Place::Bound(binding) = fleet.place(ix)
+        {
+            self.open.entry(binding.cluster).or_default().push(ix);
+        }
+        ix
     }
 }
 
@@ -128,22 +209,20 @@ pub(crate) enum Step {
 impl<'a> Pass<'a> {
     pub(crate) fn new(
         fleet: &'a Fleet,
+        demand: &'a Demand,
         rows: &'a [&'a Row],
         symbols: &'a Symbols,
         matching: &'a mut Matching,
+        claims: Claims,
     ) -> Self {
         Self {
             fleet,
+            demand,
             rows,
-            live: rows.iter().map(|row| (row.cluster, row.stamp)).collect(),
             symbols,
             matching,
-            claims: vec![Claim::NOBODY; fleet.slots()],
+            claims,
             claimer: Claim::NOBODY,
-            free: fleet.pools.sizes().collect(),
-            cursor: vec![0; fleet.pools.len()],
-            open: Map::default(),
-            exhausted: vec![false; fleet.pools.len()],
             looked_at: 0,
             candidates: Map::default(),
             spread_candidates: Map::default(),
@@ -154,9 +233,15 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The same pass before anything was claimed.
+    pub(crate) fn anew(&mut self) -> Pass<'_> {
+        let claims = Claims { live: self.claims.live.clone(), ..Claims::none(self.fleet) };
+        Pass::new(self.fleet, self.demand, self.rows, self.symbols, self.matching, claims)
+    }
+
     /// The claims of all Needs.
     pub(crate) fn into_claims(self) -> Claims {
-        Claims { by_slot: self.claims, free: self.free }
+        self.claims
     }
 
     /// How often a single machine was looked at so far.
@@ -164,9 +249,9 @@ impl<'a> Pass<'a> {
         self.looked_at
     }
 
-    /// From now on claims are those of the row at this position.
-    pub(crate) fn serve(&mut self, position: usize) {
-        self.claimer = Claim::of(position);
+    /// From now on claims are those of this row.
+    pub(crate) fn serve(&mut self, row: RowIx) {
+        self.claimer = Claim::of(row);
     }
 
     /// From now on a claim only says that a Need counts on a draining machine.
@@ -176,28 +261,36 @@ impl<'a> Pass<'a> {
 
     /// Whether a stamp names a Need that the cluster has now.
     pub(crate) fn is_live(&self, cluster: ClusterIx, stamp: StampIx) -> bool {
-        self.live.contains(&(cluster, stamp))
+        self.claims.live.contains(&(cluster, stamp))
     }
 
-    /// The position of the row that claims a machine.
-    pub(crate) fn claiming_row(&self, slot: Slot) -> Option<usize> {
-        self.claims[slot.at()].row()
+    /// Which row claims a machine.
+    pub(crate) fn claiming_row(&self, slot: Slot) -> Option<RowIx> {
+        self.claims.by_slot[slot.at()].row()
+    }
+
+    /// The row that claims a machine.
+    pub(crate) fn claimant(&self, slot: Slot) -> Option<&'a Row> {
+        self.demand.row(self.claiming_row(slot)?)
     }
 
     pub(crate) fn is_claimed(&self, slot: Slot) -> bool {
-        self.claims[slot.at()] != Claim::NOBODY
+        self.claims.by_slot[slot.at()] != Claim::NOBODY
     }
 
     /// How many machines of a pool are not claimed.
     pub(crate) fn free(&self, pool: PoolIx) -> u32 {
-        self.free[pool.at()]
+        self.claims.free[pool.at()]
     }
 
     pub(crate) fn claim(&mut self, slot: Slot) {
         debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
-        self.claims[slot.at()] = self.claimer;
+        self.claims.by_slot[slot.at()] = self.claimer;
+        if self.claimer == Claim::COUNTED {
+            self.claims.counted.push(slot);
+        }
         let ix = self.fleet.pool(slot);
-        self.free[ix.at()] -= 1;
+        self.claims.free[ix.at()] -= 1;
         self.note(ix);
     }
 
@@ -228,44 +321,34 @@ impl<'a> Pass<'a> {
 
     /// Gives a claim back, for the Needs that follow.
     pub(crate) fn unclaim(&mut self, slot: Slot) {
-        self.claims[slot.at()] = Claim::NOBODY;
-        let ix = self.fleet.pool(slot);
-        self.free[ix.at()] += 1;
+        let ix = self.claims.give_back(self.fleet, slot);
         if self.is_for_the_taking(ix) {
             self.given_back.push(ix);
         }
         self.note(ix);
-        let pool = self.fleet.pools.get(ix);
-        let rank = self.fleet.rank(slot);
-        let position = pool.members().partition_point(|other| self.fleet.rank(*other) < rank);
-        let cursor = &mut self.cursor[ix.at()];
-        *cursor = (*cursor).min(position);
-        if std::mem::take(&mut self.exhausted[ix.at()])
-            && let Place::Bound(binding) = self.fleet.place(ix)
-        {
-            self.open.entry(binding.cluster).or_default().push(ix);
-        }
     }
 
     /// The first unclaimed machine of a pool.
     pub(crate) fn head(&mut self, ix: PoolIx) -> Option<Slot> {
         let members = self.fleet.pools.get(ix).members();
-        let cursor = &mut self.cursor[ix.at()];
-        let ahead = members.get(*cursor..).unwrap_or_default();
+        let Claims { by_slot, cursor, .. } = &mut self.claims;
+        let cursor = &mut cursor[ix.at()];
+        let ahead = members.get(*cursor as usize..).unwrap_or_default();
         let skipped =
-            ahead.iter().position(|slot| self.claims[slot.at()] == Claim::NOBODY).unwrap_or(ahead.len());
-        *cursor += skipped;
+            ahead.iter().position(|slot| by_slot[slot.at()] == Claim::NOBODY).unwrap_or(ahead.len());
+        *cursor = cursor.saturating_add(u32::try_from(skipped).unwrap_or(u32::MAX));
         self.looked_at += skipped as u64 + 1;
-        members.get(*cursor).copied()
+        members.get(*cursor as usize).copied()
     }
 
     /// Takes out the list of a cluster's bound pools with unclaimed members.
     pub(crate) fn take_open(&mut self, cluster: ClusterIx) -> Vec<PoolIx> {
         let all = || self.fleet.pools.bound(cluster).to_vec();
-        let mut list = std::mem::take(self.open.entry(cluster).or_insert_with(all));
+        let Claims { open, free, exhausted, .. } = &mut self.claims;
+        let mut list = std::mem::take(open.entry(cluster).or_insert_with(all));
         list.retain(|ix| {
-            let open = self.free[ix.at()] > 0;
-            self.exhausted[ix.at()] = !open;
+            let open = free[ix.at()] > 0;
+            exhausted[ix.at()] = !open;
             open
         });
         list
@@ -273,7 +356,7 @@ impl<'a> Pass<'a> {
 
     /// Puts the list back.
     pub(crate) fn give_open(&mut self, cluster: ClusterIx, list: Vec<PoolIx>) {
-        self.open.insert(cluster, list);
+        self.claims.open.insert(cluster, list);
     }
 
     /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the

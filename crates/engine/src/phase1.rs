@@ -8,6 +8,7 @@ mod floor;
 mod gang;
 mod queue;
 mod spread;
+mod tell;
 mod terrain;
 pub(crate) mod trim;
 
@@ -16,14 +17,16 @@ use bigfleet_types::MachineState;
 pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::queue::Queue;
 pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
+pub(crate) use self::tell::retell;
 pub(crate) use self::terrain::{Sight, Terrain};
-use crate::demand::Row;
+use crate::demand::{Row, RowIx};
+use crate::intern::ValueIx;
 use crate::lanes::Lanes;
 use crate::members::Slot;
 use crate::pass::Pass;
 
 /// What was found for one row. Phase 2 completes it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Outcome {
     /// What is missing; no positive lane when satisfied.
     pub(crate) residual: Lanes,
@@ -41,6 +44,29 @@ pub(crate) struct Outcome {
     pub(crate) drains: Vec<Slot>,
     /// Machines kept for a gang in the domain that it moves to.
     pub(crate) reserved: Vec<Slot>,
+    /// What credit left missing of a plain Need, raised to the floor where no credited machine is as large.
+    pub(crate) missing: Lanes,
+    /// What a gang had a claim on, by domain, before it looked at what is free.
+    pub(crate) had: Vec<(ValueIx, Lanes)>,
+    /// Settled in the first round.
+    pub(crate) early: bool,
+}
+
+/// A row whose turn it is.
+pub(crate) struct Turn<'a> {
+    pub(crate) ix: RowIx,
+    pub(crate) row: &'a Row,
+    /// What it has and lacks, if only what is free for all has to be looked at again.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// What a plain row keeps of its turn in the pass before.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// In the order of the walk.
+    pub(crate) credited: Vec<Slot>,
+    /// What credit left missing.
+    pub(crate) missing: Lanes,
 }
 
 /// A row on its way through the two rounds.
@@ -69,27 +95,29 @@ impl Work {
 }
 
 /// How far the first round brought a row.
+#[allow(clippy::large_enum_variant, reason = "there are few, for a moment, and most carry an outcome")]
 enum First {
     Settled(Outcome),
     Begun(Work),
+    Credited(Work),
 }
 
-/// Runs the phase: one outcome per row, in precedence order.
-pub(crate) fn run(pass: &mut Pass<'_>) -> Vec<Outcome> {
-    let rows = pass.rows;
-    let mut outcomes = Vec::with_capacity(rows.len());
-    for equals in rows.chunk_by(|a, b| a.precedence == b.precedence) {
-        let start = outcomes.len();
-        let mut first_round = Vec::with_capacity(equals.len());
-        for (position, row) in (start..).zip(equals) {
-            pass.serve(position);
-            first_round.push(keep_own(pass, row));
+/// Runs the phase for rows in precedence order: one outcome for each. What rows without a turn claim stays claimed.
+pub(crate) fn run(pass: &mut Pass<'_>, turns: Vec<Turn<'_>>) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(turns.len());
+    let mut first_round = Vec::new();
+    let mut turns = turns.into_iter().peekable();
+    while let Some(precedence) = turns.peek().map(|turn| turn.row.precedence) {
+        while let Some(turn) = turns.next_if(|turn| turn.row.precedence == precedence) {
+            pass.serve(turn.ix);
+            first_round.push((turn.ix, turn.row, keep_own(pass, turn.row, turn.kept)));
         }
-        for ((position, row), first) in (start..).zip(equals).zip(first_round) {
-            pass.serve(position);
+        for (ix, row, first) in first_round.drain(..) {
+            pass.serve(ix);
             outcomes.push(match first {
-                First::Settled(outcome) => outcome,
+                First::Settled(outcome) => Outcome { early: true, ..outcome },
                 First::Begun(work) => settle(pass, row, work),
+                First::Credited(work) => buy(pass, row, work),
             });
         }
     }
@@ -98,8 +126,11 @@ pub(crate) fn run(pass: &mut Pass<'_>) -> Vec<Outcome> {
 
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
 /// in one domain cover is settled.
-fn keep_own(pass: &mut Pass<'_>, row: &Row) -> First {
+fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<Kept>) -> First {
     pass.matching.look(row.profile, &pass.fleet.classes);
+    if let Some(Kept { credited, missing }) = kept {
+        return First::Credited(Work { remaining: missing, credited, floor_met: true });
+    }
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         return First::Settled(Outcome {
@@ -125,12 +156,18 @@ fn settle(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
     }
     credit::others(pass, row, &mut work);
     floor::guarantee(pass, row, &mut work);
+    buy(pass, row, work)
+}
+
+/// Acquisition of a plain Need.
+fn buy(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
+    let missing = work.remaining.clone();
     let acquired = if pass.matching.spread(row.profile).is_empty() {
         acquire::acquire(pass, row, &mut work, acquire::Within::ANYWHERE)
     } else {
         spread::acquire(pass, row, &mut work)
     };
-    Outcome { residual: work.remaining, credited: work.credited, acquired, ..Outcome::default() }
+    Outcome { residual: work.remaining, credited: work.credited, acquired, missing, ..Outcome::default() }
 }
 
 /// What a row would acquire now with this missing. Claims nothing for good.
@@ -157,6 +194,16 @@ pub(crate) fn acquire_instead(
 }
 
 impl Outcome {
+    /// Whether what is free for all, or what others acquire, may change the outcome.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.residual.is_zero() || !self.acquired.is_empty()
+    }
+
+    /// Whether a gang is served by what it has, and yet is told what is free.
+    pub(crate) fn is_told(&self) -> bool {
+        !self.is_open() && self.choice.as_ref().is_some_and(|choice| choice.domain.is_some())
+    }
+
     /// How many of the acquired machines were in this state.
     pub(crate) fn acquired_from(&self, pass: &Pass<'_>, state: MachineState) -> usize {
         self.acquired.iter().filter(|slot| pass.fleet.state(**slot) == state).count()

@@ -1,14 +1,17 @@
 //! Phase 3: what no Need claims goes. Configured machines are reclaimed, Idle ones given back when their hold ends.
 
+mod holds;
+
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use bigfleet_types::UnixNanos;
 
+pub(crate) use self::holds::Holds;
 use crate::decision::{Action, ActionKind};
 use crate::fleet::Fleet;
-use crate::intern::Symbols;
-use crate::members::{PoolIx, Slot};
+use crate::intern::{ClusterIx, Symbols};
+use crate::members::Slot;
 use crate::pass::Claims;
 use crate::phase2::Taken;
 use crate::place::Place;
@@ -37,73 +40,87 @@ impl Releases {
     }
 }
 
-/// Runs the phase. `heard` is by cluster: it has spoken.
+/// Finds the excess of a cluster: Configured machines that nobody claims, once it has spoken. Starts their clocks and
+/// stops those of all others. Says at how many machines it looked.
+pub(crate) fn find_excess(
+    fleet: &mut Fleet,
+    claims: &Claims,
+    cluster: ClusterIx,
+    spoken: bool,
+    now: UnixNanos,
+    excess: &mut Vec<Slot>,
+) -> u64 {
+    excess.clear();
+    let mut looked_at = 0;
+    for listed in 0..fleet.pools.bound(cluster).len() {
+        let ix = fleet.pools.bound(cluster)[listed];
+        let pool = fleet.pools.get(ix);
+        let configuring = matches!(fleet.place(ix), Place::Bound(binding) if binding.configuring);
+        if configuring || !pool.clocks && (!spoken || claims.free(ix) == 0) {
+            continue;
+        }
+        let mut clocks = false;
+        looked_at += pool.members().len() as u64;
+        for at in 0..pool.members().len() {
+            let slot = fleet.pools.get(ix).members()[at];
+            // The clock stands still while demand that is not known does not make a machine excess.
+            if claims.has(slot) || !spoken {
+                fleet.clear_excess(slot);
+                continue;
+            }
+            clocks = true;
+            fleet.start_excess(slot, now);
+            excess.push(slot);
+        }
+        fleet.pools.set_clocks(ix, clocks);
+    }
+    looked_at
+}
+
+/// Runs the phase over the excess of all clusters and the Idle machines with a hold.
+#[allow(clippy::too_many_arguments, reason = "all that the other phases left")]
 pub(crate) fn run(
     fleet: &mut Fleet,
     symbols: &Symbols,
     claims: &Claims,
     taken: &Taken,
-    heard: &[bool],
+    excess: impl Iterator<Item = Slot>,
+    holds: &Holds,
     policy: &Policy,
     now: UnixNanos,
 ) -> Releases {
     let mut releases = Releases::default();
-    let (mut excess, mut deletes): (Vec<Slot>, Vec<Slot>) = Default::default();
-    for position in 0..fleet.pools.len() {
-        let ix = PoolIx::new(position);
-        match fleet.place(ix) {
-            Place::Bound(binding) if !binding.configuring => {
-                let spoken = heard[binding.cluster.at()];
-                if !fleet.pools.get(ix).clocks && (!spoken || claims.free(ix) == 0) {
-                    continue;
-                }
-                let mut clocks = false;
-                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
-                for at in 0..fleet.pools.get(ix).members().len() {
-                    let slot = fleet.pools.get(ix).members()[at];
-                    // The clock stands still while demand that is not known does not make a machine excess.
-                    if claims.has(slot) || !spoken {
-                        fleet.clear_excess(slot);
-                        continue;
-                    }
-                    clocks = true;
-                    let since = fleet.start_excess(slot, now);
-                    if fleet.releasable(slot)
-                        && !taken.has(slot)
-                        && releases.is_due(since, policy.reclaim_after, now)
-                    {
-                        excess.push(slot);
-                    }
-                }
-                fleet.pools.set_clocks(ix, clocks);
-            }
-            Place::Idle | Place::Held if claims.free(ix) > 0 => {
-                let Some(hold) = policy.idle_hold(fleet.capacity_type(ix)) else { continue };
-                releases.looked_at += fleet.pools.get(ix).members().len() as u64;
-                for slot in fleet.pools.get(ix).members() {
-                    if !claims.has(*slot)
-                        && fleet.releasable(*slot)
-                        && !taken.has(*slot)
-                        && fleet.idle_since(*slot).is_some_and(|since| releases.is_due(since, hold, now))
-                    {
-                        deletes.push(*slot);
-                    }
-                }
-            }
-            _ => {}
+    let (mut reclaims, mut deletes): (Vec<Slot>, Vec<Slot>) = Default::default();
+    for slot in excess {
+        releases.looked_at += 1;
+        let since = fleet.start_excess(slot, now);
+        if fleet.releasable(slot) && !taken.has(slot) && releases.is_due(since, policy.reclaim_after, now) {
+            reclaims.push(slot);
         }
     }
-    let ranks = symbols.cluster_ranks();
-    excess.sort_by_cached_key(|slot| {
+    for slot in holds.in_order() {
+        releases.looked_at += 1;
+        let Some((since, hold)) = holds::hold(fleet, slot, policy) else { continue };
+        if claims.has(slot) || taken.has(slot) {
+            continue;
+        }
+        if releases.is_due(since, hold, now) {
+            deletes.push(slot);
+        } else if since.after(hold) > now {
+            // All others end later.
+            break;
+        }
+    }
+    reclaims.sort_by_cached_key(|slot| {
         let pool = fleet.pool(*slot);
         let (cluster, reclamation) = match fleet.place(pool) {
-            Place::Bound(binding) => (Some(ranks[binding.cluster.at()]), Some(binding.reclamation)),
+            Place::Bound(binding) => (Some(symbols.rank(binding.cluster)), Some(binding.reclamation)),
             _ => (None, None),
         };
         (cluster, Reverse(fleet.price(pool)), reclamation, Reverse(fleet.rank(*slot)))
     });
     deletes.sort_unstable_by_key(|slot| fleet.rank(*slot));
-    let reclaims = excess.iter().map(|slot| (ActionKind::Reclaim, *slot, policy.reclaim_grace));
+    let reclaims = reclaims.iter().map(|slot| (ActionKind::Reclaim, *slot, policy.reclaim_grace));
     let deletes = deletes.iter().map(|slot| (ActionKind::Delete, *slot, Duration::ZERO));
     let actions =
         reclaims.chain(deletes).map(|(kind, slot, grace)| action(fleet, symbols, kind, slot, grace));

@@ -17,11 +17,11 @@ const SUPPLY_CAP: u16 = 256;
 
 /// Builds verdicts, and counts supply once for all Needs that see the same.
 #[derive(Debug, Default)]
-pub(crate) struct Verdicts {
+pub(crate) struct Judge {
     supply: Map<(ProfileIx, Lanes, LaneSet), MatchingSupply>,
 }
 
-impl Verdicts {
+impl Judge {
     /// The verdict of one row.
     pub(crate) fn of(&mut self, pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Verdict {
         let satisfied = outcome.residual.is_zero();

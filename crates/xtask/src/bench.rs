@@ -34,6 +34,9 @@ pub(crate) struct Engine {
     /// Only this workload.
     #[arg(long)]
     workload: Option<String>,
+    /// Decisions that build on the one before, over seconds of churn.
+    #[arg(long, conflicts_with = "workload")]
+    incremental: bool,
     /// One JSON object a workload and line.
     #[arg(long)]
     json: bool,
@@ -64,6 +67,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
                     command.args([flag, value]);
                 }
             }
+            command.args(engine.incremental.then_some("--incremental"));
             command.args(engine.json.then_some("--json"));
         }
         Bench::All(all) => {

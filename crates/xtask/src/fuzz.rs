@@ -25,7 +25,7 @@ const CORPUS: &str = "crates/decide/tests/corpus";
 /// What to run, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A folder of the corpus: decide_file or world.
+    /// A folder of the corpus: decide_file, world or sequence.
     target: String,
     /// For how many seconds; 0: until something is found.
     #[arg(long, default_value_t = 300)]

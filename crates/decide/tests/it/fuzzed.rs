@@ -4,8 +4,12 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+#[path = "../fuzz/bytes.rs"]
+mod bytes;
 #[path = "../fuzz/decide_file.rs"]
 mod decide_file;
+#[path = "../fuzz/sequence.rs"]
+mod sequence;
 #[path = "../fuzz/world.rs"]
 mod world;
 
@@ -20,6 +24,9 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 #[test]
 fn the_corpus() {
     let (files, worlds) = (corpus("decide_file"), corpus("world"));
+    let sequences = corpus("sequence");
+    assert!(sequences.len() >= 3, "{} sequences", sequences.len());
+    sequences.iter().chain(&worlds).for_each(|bytes| sequence::run(bytes));
     assert!(files.len() >= 3 && worlds.len() >= 3, "{} and {} inputs", files.len(), worlds.len());
     files.iter().for_each(|bytes| decide_file::run(bytes));
     worlds.iter().for_each(|bytes| world::run(bytes));

@@ -100,7 +100,7 @@ fn an_unmet_need_and_its_quantities() {
         supply: Some(MatchingSupply { idle: 1, configured: 256, speculative: 3, capped: true }),
         preemption: None,
     };
-    let decisions = Decisions { verdicts: vec![verdict], ..Decisions::default() };
+    let decisions = Decisions { verdicts: [verdict].into_iter().collect(), ..Decisions::default() };
     let printed = Report::new(&Input::default(), decisions, vec![]).to_json().unwrap();
     let expected = r#"  "needs": [
     {

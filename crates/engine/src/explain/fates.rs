@@ -296,7 +296,8 @@ impl<'p, 'a> Fates<'p, 'a> {
         if self.left.is_zero() || binding.configuring {
             return Rule::BoundElsewhere;
         }
-        let priority = phase2::effective_priority(pass, slot, self.claims[slot.at()]);
+        let claimant = self.claims[slot.at()].map(|by| pass.rows[by]);
+        let priority = phase2::effective_priority(pass, slot, claimant);
         let worth = self.row.worth(pass.fleet.capacity(slot));
         let is_gang = self.outcome.choice.is_some();
         let target = self.outcome.victims.first().and_then(|victim| {

@@ -6,7 +6,7 @@ use super::fates::cost;
 use super::{ActionExplanation, Alternative, RUNNERS_UP, Victim, Why};
 use crate::class::ClassIx;
 use crate::decision::{Action, ActionKind};
-use crate::demand::Row;
+use crate::demand::{Row, RowIx};
 use crate::fleet::Fleet;
 use crate::intern::Map;
 use crate::lanes::Lanes;
@@ -33,8 +33,10 @@ pub(super) fn missing(pass: &Pass<'_>, row: &Row, outcome: &Outcome) -> Lanes {
 }
 
 /// Explains the actions that serve a Need and are asked about, by the position of the row and the action.
+#[allow(clippy::too_many_arguments, reason = "a decision as it was taken")]
 pub(super) fn explain(
     pass: &mut Pass<'_>,
+    ixs: &[RowIx],
     claims: &[Option<usize>],
     outcomes: &[Outcome],
     actions: &[Action],
@@ -43,7 +45,7 @@ pub(super) fn explain(
     is_about: &dyn Fn(usize, &Action) -> bool,
 ) -> Vec<ActionExplanation> {
     let rows = pass.rows;
-    let mut again = Pass::new(pass.fleet, rows, pass.symbols, pass.matching);
+    let mut again = pass.anew();
     let mut claimed: Vec<(usize, Slot)> = Vec::new();
     claimed.extend((0..).zip(claims).filter_map(|(at, by)| Some(((*by)?, Slot::new(at)))));
     claimed.sort_unstable();
@@ -64,7 +66,7 @@ pub(super) fn explain(
             number += 1;
         }
         while let Some((by, slot)) = claimed.next_if(|(by, _)| *by <= position) {
-            again.serve(by);
+            again.serve(ixs[by]);
             again.claim(slot);
         }
     }
@@ -164,14 +166,14 @@ fn next_victims(
 }
 
 fn victim(pass: &Pass<'_>, position: usize, slot: Slot, heard: &[bool], policy: &Policy) -> Option<Victim> {
-    let claimed_by = pass.claiming_row(slot);
+    let claimed_by = pass.claimant(slot);
     let spoken = pass.fleet.cluster(slot).is_some_and(|cluster| heard[cluster.at()]);
     let priority = phase2::effective_priority(pass, slot, claimed_by);
     Some(Victim {
         machine: pass.fleet.ids.id(slot),
         cluster: pass.fleet.cluster(slot).map(|cluster| pass.symbols.name(cluster).clone()),
         priority,
-        claimed_by: claimed_by.map(|by| pass.rows[by].key(pass.symbols)),
+        claimed_by: claimed_by.map(|by| by.key(pass.symbols)),
         excess: claimed_by.is_none() && spoken,
         score: phase2::score_of(pass, slot, pass.rows[position], priority, policy),
     })

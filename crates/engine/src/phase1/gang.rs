@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use smallvec::SmallVec;
+
 use super::terrain::{self, Terrain};
 use super::{Outcome, Work, acquire, credit};
 use crate::demand::Row;
@@ -140,6 +142,7 @@ pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
     let mut work = Work::new(row);
     let (sight, mut terrain) = terrain::borrow(pass, row, key);
     let mut offers = claims_on(pass, row, key);
+    let had = offers.iter().map(|(value, offer)| (*value, offer.total.clone())).collect();
     for (value, offer) in &mut offers {
         terrain.free(*value).into_iter().for_each(|free| offer.join(free));
     }
@@ -155,7 +158,8 @@ pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
     // No money for a gang that cannot start.
     let acquired = acquire::acquire(pass, row, &mut work, acquire::Within { domain, buys: satisfiable });
     let choice = Some(Choice { domain, satisfiable, candidates });
-    Outcome { residual: work.remaining, credited: work.credited, acquired, choice, ..Outcome::default() }
+    let (residual, credited) = (work.remaining, work.credited);
+    Outcome { residual, credited, acquired, choice, had, ..Outcome::default() }
 }
 
 /// The best value, whether it can hold the gang, and what is told of the choice. `offers` has the values where the gang
@@ -174,15 +178,28 @@ fn choose(
     let best = ours.into_iter().chain(free).max_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let chosen = best.map(|(_, _, value, offer)| (value, offer.total.covers(deficit)));
 
-    let free = terrain.best_covered(deficit, offers, TOLD);
-    let ours = offers.iter().map(|(value, offer)| (*value, offer.total.per_mille(deficit), offer));
+    let ours: SmallVec<[(ValueIx, &Lanes); 8]> =
+        offers.iter().map(|(value, offer)| (*value, &offer.total)).collect();
+    (chosen, tell(pass, terrain, &ours, deficit))
+}
+
+/// The best covered values. `ours` has those where the gang has a claim on something, with all that is there.
+pub(super) fn tell(
+    pass: &Pass<'_>,
+    terrain: &Terrain,
+    ours: &[(ValueIx, &Lanes)],
+    deficit: &Lanes,
+) -> Vec<Told> {
+    let free = terrain.best_covered(deficit, &|value| ours.iter().any(|(known, _)| *known == value), TOLD);
+    let free = free.into_iter().map(|(value, per_mille, offer)| (value, per_mille, &offer.total));
+    let ours = ours.iter().map(|(value, total)| (*value, total.per_mille(deficit), *total));
     let mut told: Vec<Told> = ours
         .chain(free)
-        .map(|(value, per_mille, offer)| Told { value, per_mille, satisfiable: offer.total.covers(deficit) })
+        .map(|(value, per_mille, total)| Told { value, per_mille, satisfiable: total.covers(deficit) })
         .collect();
     told.sort_by_key(|told| (Reverse(told.per_mille), pass.symbols.value_text(told.value)));
     told.truncate(TOLD);
-    (chosen, told)
+    told
 }
 
 /// What the cluster has or gets in each value: unclaimed machines that match and help, and the gang's own drains.

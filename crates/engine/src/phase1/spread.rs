@@ -103,8 +103,7 @@ fn free_universe(pass: &Pass<'_>, row: &Row) -> Universe {
         .copied()
         .filter(|class| {
             let class = classes.get(*class);
-            (class.supply.idle > 0 || class.supply.speculative > 0)
-                && class.traits.capacity.covers(&row.min_unit)
+            class.supply.is_free() && class.traits.capacity.covers(&row.min_unit)
         })
         .collect();
     let domains = |rule: &SpreadRule| {

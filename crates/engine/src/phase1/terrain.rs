@@ -215,7 +215,7 @@ impl Terrain {
     pub(super) fn best_covered(
         &self,
         deficit: &Lanes,
-        left_out: &Map<ValueIx, Offer>,
+        left_out: &dyn Fn(ValueIx) -> bool,
         most: usize,
     ) -> Vec<(ValueIx, u16, &Offer)> {
         let heads = self.views(deficit).filter_map(|(look, view)| {
@@ -226,7 +226,7 @@ impl Terrain {
         let mut found = Vec::with_capacity(most);
         while let Some((per_mille, Reverse(at), place)) = heads.pop().filter(|_| found.len() < most) {
             let (value, look) = (self.domains[at].value, &self.looks[place]);
-            if !left_out.contains_key(&value) {
+            if !left_out(value) {
                 found.push((value, per_mille, &look.offer));
             }
             let rest = look.domains.range((Bound::Excluded(at), Bound::Unbounded)).next();

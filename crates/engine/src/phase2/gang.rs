@@ -88,7 +88,7 @@ fn had(pass: &Pass<'_>, row: &Row, key: KeyIx, taken: &Taken) -> Map<ValueIx, Ve
     let unclaimed = |slot: Slot| !pass.is_claimed(slot);
     // What an equal or higher one claims is not the gang's; a gang's own claims are elsewhere.
     let outranked = |slot: Slot| {
-        let by = pass.claiming_row(slot).map(|by| pass.rows[by].precedence);
+        let by = pass.claimant(slot).map(|by| by.precedence);
         by.is_none_or(|by| by > row.precedence)
     };
     let matches = |class: ClassIx| pass.matching.matches(row.profile, class);

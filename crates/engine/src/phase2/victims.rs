@@ -65,7 +65,7 @@ impl Victims {
                 continue;
             }
             for slot in pool.members() {
-                let claiming = pass.claiming_row(*slot).map(|row| pass.rows[row].need.profile.priority());
+                let claiming = pass.claimant(*slot).map(|row| row.need.profile.priority());
                 let kind = Kind {
                     class: pool.class,
                     cluster: binding.cluster,
@@ -211,17 +211,17 @@ impl Victims {
 
     /// Makes picked machines victims.
     pub(super) fn take(&self, pass: &Pass<'_>, slots: &[Slot], taken: &mut Taken) {
-        let priority = |slot: &Slot| effective_priority(pass, *slot, pass.claiming_row(*slot));
+        let priority = |slot: &Slot| effective_priority(pass, *slot, pass.claimant(*slot));
         taken.victims.extend(slots.iter().map(|slot| (*slot, priority(slot))));
     }
 }
 
 /// The stamped priority or, if higher, that of the row that claims the machine.
-pub(crate) fn effective_priority(pass: &Pass<'_>, slot: Slot, claiming: Option<usize>) -> i32 {
+pub(crate) fn effective_priority(pass: &Pass<'_>, slot: Slot, claiming: Option<&Row>) -> i32 {
     let stamped = match pass.fleet.place(pass.fleet.pool(slot)) {
         Place::Bound(binding) => binding.priority,
         _ => 0,
     };
-    let claiming = claiming.map(|row| pass.rows[row].need.profile.priority());
+    let claiming = claiming.map(|row| row.need.profile.priority());
     claiming.map_or(stamped, |claiming| claiming.max(stamped))
 }

@@ -11,6 +11,7 @@ mod cost_and_order;
 mod demand_table;
 mod dsl;
 mod explained;
+mod incremental;
 mod invariants;
 mod phase1;
 mod phase3;

@@ -1,0 +1,216 @@
+//! Fuzz target: bytes that are a sequence of events. After every one the engine, which remembers what it found before,
+//! answers as one that begins afresh: the same actions, claims, verdicts, shortfalls and deadline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigfleet_engine::{Action, ActionKind, Eligibility, Engine, Event, Facts, Policy, PreemptedFor, Purpose};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, MachineState, Need, UnixNanos};
+
+use super::bytes::{Bytes, CLUSTERS, machine, need};
+
+/// How many machines there are at most.
+const MACHINES: u8 = 28;
+
+/// Runs the target on an input.
+pub(crate) fn run(bytes: &[u8]) {
+    let mut bytes = Bytes(bytes);
+    let policy =
+        Policy { reclaim_after: Duration::from_secs(bytes.pick(&[0, 0, 60, 600])), ..Policy::default() };
+    let mut pair = Pair {
+        remembers: Engine::new(policy.clone()),
+        afresh: Engine::new(policy),
+        demand: CLUSTERS.iter().map(|name| (ClusterId::trusted(*name), Vec::new())).collect(),
+        pool: (0..10).map(|_| need(&mut bytes)).collect(),
+        fleet: BTreeMap::new(),
+        actions: Vec::new(),
+        now: UnixNanos(1),
+        steps: 0,
+    };
+    // A shard begins with everything at once.
+    for at in 0..CLUSTERS.len() {
+        pair.replace(&mut bytes, at);
+    }
+    for number in 0..bytes.byte() % MACHINES {
+        pair.machine(&mut bytes, number);
+    }
+    pair.compare();
+    while !bytes.0.is_empty() && pair.steps < 64 {
+        pair.step(&mut bytes);
+        pair.compare();
+    }
+}
+
+/// Two engines that hear the same.
+struct Pair {
+    remembers: Engine,
+    afresh: Engine,
+    demand: Vec<(ClusterId, Vec<Need>)>,
+    /// What clusters may want.
+    pool: Vec<Need>,
+    fleet: BTreeMap<MachineId, (Machine, Facts)>,
+    actions: Vec<Action>,
+    now: UnixNanos,
+    steps: usize,
+}
+
+impl Pair {
+    fn apply(&mut self, event: Event) {
+        self.remembers.apply(event.clone());
+        self.afresh.apply(event);
+    }
+
+    fn compare(&mut self) {
+        self.steps += 1;
+        let (ours, theirs) = (self.remembers.decide(self.now), self.afresh.decide_afresh(self.now));
+        assert_eq!(ours, theirs, "step {}: remembering (left) and afresh", self.steps);
+        assert!(self.remembers.claimed().eq(self.afresh.claimed()), "claims of step {}", self.steps);
+        assert_eq!(self.remembers.next_deadline(self.now), self.afresh.next_deadline(self.now));
+        self.actions = ours.actions;
+    }
+
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        match bytes.byte() % 16 {
+            0..4 => {
+                let number = bytes.byte() % MACHINES;
+                self.machine(bytes, number);
+            }
+            4 => {
+                let id = MachineId::trusted(format!("m-{}", bytes.byte() % MACHINES));
+                self.fleet.remove(&id);
+                self.apply(Event::Removed(id));
+            }
+            5 | 6 => {
+                let at = usize::from(bytes.byte()) % CLUSTERS.len();
+                self.replace(bytes, at);
+            }
+            7 => self.reword(bytes),
+            8 => {
+                let name = bytes.pick(&CLUSTERS);
+                self.apply(Event::Heard(ClusterId::trusted(name)));
+            }
+            9 => {
+                let seconds = bytes.pick(&[0, 1, 59, 60, 61, 600, 3600]);
+                self.now = self.now.after(Duration::from_secs(seconds));
+            }
+            10 => self.flip(bytes),
+            11 => {
+                let new = need(bytes);
+                let at = usize::from(bytes.byte()) % self.pool.len();
+                self.pool[at] = new;
+                self.replace(bytes, 0);
+            }
+            12 => {
+                // A record that says nothing new.
+                let at = usize::from(bytes.byte()) % self.fleet.len().max(1);
+                if let Some((machine, facts)) = self.fleet.values().nth(at).cloned() {
+                    self.set(machine, facts);
+                }
+            }
+            _ => {
+                // Some, or all, of what was decided happens.
+                let most = bytes.pick(&[1, 3, 255]);
+                for action in std::mem::take(&mut self.actions).into_iter().take(most) {
+                    self.carry_out(bytes, &action);
+                }
+            }
+        }
+    }
+
+    /// A cluster wants something else.
+    fn replace(&mut self, bytes: &mut Bytes<'_>, at: usize) {
+        let mut wanted = usize::from(bytes.byte()) | usize::from(bytes.byte()) << 8;
+        let mut rows: Vec<Need> = Vec::new();
+        for need in &self.pool {
+            if wanted & 1 == 1 {
+                rows.push(need.clone());
+            }
+            wanted >>= 1;
+        }
+        if bytes.one_in(2) {
+            rows.reverse();
+        }
+        self.want(at, rows);
+    }
+
+    /// A cluster wants another amount, or the same in another order.
+    fn reword(&mut self, bytes: &mut Bytes<'_>) {
+        let at = usize::from(bytes.byte()) % CLUSTERS.len();
+        let mut rows = self.demand[at].1.clone();
+        let turned = usize::from(bytes.byte()).checked_rem(rows.len()).unwrap_or(0);
+        rows.rotate_left(turned);
+        let other = need(bytes);
+        if let Some(row) = rows.first_mut() {
+            match bytes.byte() % 4 {
+                0 => {}
+                1 => row.aggregate = other.aggregate,
+                2 => row.min_unit = other.min_unit,
+                _ => row.arrival = other.arrival,
+            }
+        }
+        self.want(at, rows);
+    }
+
+    fn want(&mut self, at: usize, rows: Vec<Need>) {
+        self.demand[at].1.clone_from(&rows);
+        let (cluster, at) = (self.demand[at].0.clone(), self.now);
+        self.apply(Event::Demand { cluster, rows, at });
+    }
+
+    fn machine(&mut self, bytes: &mut Bytes<'_>, number: u8) {
+        let (machine, facts) = machine(bytes, number, &self.demand);
+        self.set(machine, facts);
+    }
+
+    fn set(&mut self, machine: Machine, facts: Facts) {
+        self.fleet.insert(machine.id.clone(), (machine.clone(), facts.clone()));
+        self.apply(Event::Machine { machine: Arc::new(machine), facts });
+    }
+
+    /// Others judge a machine anew.
+    fn flip(&mut self, bytes: &mut Bytes<'_>) {
+        let at = usize::from(bytes.byte()) % self.fleet.len().max(1);
+        let Some((machine, mut facts)) = self.fleet.values().nth(at).cloned() else { return };
+        let bits = bytes.byte();
+        facts.eligibility = Eligibility {
+            acquirable: bits & 1 == 0,
+            creditable: bits & 2 == 0,
+            preemptible: bits & 4 == 0,
+            releasable: bits & 8 == 0,
+        };
+        self.set(machine, facts);
+    }
+
+    fn carry_out(&mut self, bytes: &mut Bytes<'_>, action: &Action) {
+        let Some((mut machine, mut facts)) = self.fleet.get(&action.machine).cloned() else { return };
+        facts = Facts { eligibility: facts.eligibility, ..Facts::default() };
+        match (action.kind, &action.need, &action.need_key) {
+            (ActionKind::Provision, _, Some(key)) if bytes.one_in(2) => {
+                machine.state = MachineState::Creating;
+                facts.created_for = Some(key.clone());
+            }
+            (ActionKind::Bootstrap | ActionKind::Provision, Some(need), _) => {
+                let in_flight = bytes.one_in(3);
+                machine.state = if in_flight { MachineState::Configuring } else { MachineState::Configured };
+                machine.cluster = action.cluster.clone();
+                machine.attribution = Attribution::of(need);
+            }
+            (ActionKind::Preempt, _, Some(key)) => {
+                machine.state = MachineState::Draining;
+                facts.preempted_for = Purpose::Preemption(PreemptedFor {
+                    need: key.clone(),
+                    priority: action.preemptor_priority,
+                });
+            }
+            (ActionKind::Delete, ..) => machine.state = MachineState::Speculative,
+            _ => {
+                machine.state = MachineState::Idle;
+                machine.cluster = None;
+                machine.attribution = Attribution::default();
+                facts.idle_since = Some(self.now);
+            }
+        }
+        self.set(machine, facts);
+    }
+}

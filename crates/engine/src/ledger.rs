@@ -1,0 +1,415 @@
+//! What the last decision found, cluster by cluster, so that the next one looks only at what may have changed.
+//!
+//! What a cluster is credited with depends on that cluster alone. Only rows that credit does not cover compete for
+//! what is free; such a row is *open* and has a turn in every decision. A gang chooses its domain by what is free
+//! unless its credit covers it, and with the domain what its neighbours find, so an open gang opens its cluster. All
+//! rows of a cluster that changed have a turn, too. Everybody else keeps claims and verdict.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bigfleet_types::UnixNanos;
+
+use crate::changes::Changes;
+use crate::class::ClassIx;
+use crate::decision::{Verdict, Verdicts};
+use crate::demand::{Demand, Row, RowIx, compare};
+use crate::fleet::Fleet;
+use crate::fold::{Forms, Plan, Reach};
+use crate::intern::{ClusterIx, Map, StampIx, Symbols};
+use crate::matching::{Matching, ProfileIx};
+use crate::members::{PoolIx, Slot};
+use crate::pass::Claims;
+use crate::phase1::{Kept, Outcome, Turn};
+use crate::phase2::Taken;
+use crate::phase3::{self, Holds};
+use crate::place::PlaceIx;
+use crate::policy::Policy;
+
+/// Where a row stands in the ledger.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seat {
+    pub(crate) cluster: ClusterIx,
+    at: u32,
+}
+
+/// What is known of a row.
+#[derive(Debug)]
+struct Entry {
+    ix: RowIx,
+    stamp: StampIx,
+    outcome: Outcome,
+    /// The place of its verdict; `None` before the first one.
+    position: Option<u32>,
+}
+
+/// One cluster. Its rows are in precedence order.
+#[derive(Debug, Default)]
+struct Book {
+    entries: Vec<Entry>,
+    /// Configured machines that nobody claims.
+    excess: Vec<Slot>,
+}
+
+/// Sets of clusters, and all that outlives a pass.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    books: Vec<Book>,
+    /// Clusters with open rows.
+    open: BTreeSet<ClusterIx>,
+    /// Clusters with open gangs.
+    entangled: BTreeSet<ClusterIx>,
+    /// Clusters with gangs that are told what is free.
+    telling: BTreeSet<ClusterIx>,
+    /// Clusters with excess.
+    wasting: BTreeSet<ClusterIx>,
+    pub(crate) claims: Claims,
+    pub(crate) holds: Holds,
+    pub(crate) taken: Taken,
+    reach: Reach,
+    /// By place of the verdict.
+    order: Vec<Seat>,
+    pub(crate) verdicts: Verdicts,
+    /// Places of verdicts of rows that are no more.
+    gone: Vec<u32>,
+    /// Classes of which something free may be in other hands than before.
+    touched: Vec<ClassIx>,
+}
+
+/// The clusters that a decision looks at again.
+pub(crate) struct Opened {
+    /// All their rows have a turn, in ascending order.
+    pub(crate) whole: Vec<ClusterIx>,
+    /// Of these, the ones whose demand has to be folded again.
+    pub(crate) changed: Vec<ClusterIx>,
+}
+
+/// A row with a turn.
+pub(crate) struct Seated<'a> {
+    pub(crate) seat: Seat,
+    pub(crate) turn: Turn<'a>,
+    /// What it acquired before, if it keeps its credit.
+    pub(crate) before: Option<Vec<Slot>>,
+}
+
+impl Ledger {
+    /// Takes in what changed, and gives back the claims of all rows that have a turn now.
+    pub(crate) fn open(
+        &mut self,
+        fleet: &mut Fleet,
+        symbols: &Symbols,
+        matching: &mut Matching,
+        policy: &Policy,
+    ) -> Opened {
+        let mut changes = std::mem::take(&mut fleet.changes);
+        let settled = fleet.pools.take_settled();
+        if !changes.everything
+            && (!fleet.pools.creating_for_anyone().is_empty()
+                || self.reach.review(&changes.flipped, fleet, matching))
+        {
+            changes.all();
+        }
+        self.gone.clear();
+        self.touched.clear();
+        let opened = if changes.everything {
+            self.start_over(fleet, symbols, policy);
+            let all: Vec<ClusterIx> = (0..symbols.cluster_count()).map(ClusterIx::new).collect();
+            Opened { whole: all.clone(), changed: all }
+        } else {
+            self.catch_up(fleet, symbols, policy, &changes, &settled)
+        };
+        changes.clear();
+        fleet.changes = changes;
+        fleet.pools.reuse(settled);
+        self.taken = Taken::default();
+        opened
+    }
+
+    fn start_over(&mut self, fleet: &Fleet, symbols: &Symbols, policy: &Policy) {
+        self.books.clear();
+        self.books.resize_with(symbols.cluster_count(), Book::default);
+        for set in [&mut self.open, &mut self.entangled, &mut self.telling, &mut self.wasting] {
+            set.clear();
+        }
+        self.claims.start_over(fleet);
+        self.holds.start_over(fleet, policy);
+        self.reach = Reach::default();
+        self.order.clear();
+        self.verdicts = Verdicts::default();
+    }
+
+    fn catch_up(
+        &mut self,
+        fleet: &Fleet,
+        symbols: &Symbols,
+        policy: &Policy,
+        changes: &Changes,
+        settled: &[PoolIx],
+    ) -> Opened {
+        self.books.resize_with(symbols.cluster_count(), Book::default);
+        self.claims.catch_up(fleet, &changes.moved, settled);
+        self.holds.catch_up(fleet, policy, &changes.idle);
+        let pools = settled.iter().map(|ix| fleet.pools.get(*ix));
+        let free = pools.filter(|pool| matches!(pool.place, PlaceIx::IDLE | PlaceIx::SPECULATIVE));
+        self.touched.extend(free.map(|pool| pool.class));
+        let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
+        changed.sort_unstable();
+        let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
+        let whole: Vec<ClusterIx> = whole.into_iter().collect();
+        self.claims.release_counted(fleet);
+        for cluster in &whole {
+            for entry in &self.books[cluster.at()].entries {
+                self.claims.release(fleet, entry.ix, &entry.outcome.credited);
+                self.claims.release(fleet, entry.ix, &entry.outcome.acquired);
+                self.touched.extend(entry.outcome.acquired.iter().map(|slot| fleet.class(*slot)));
+            }
+            self.claims.reopen(*cluster);
+        }
+        for cluster in &self.open {
+            for entry in &self.books[cluster.at()].entries {
+                self.claims.release(fleet, entry.ix, &entry.outcome.acquired);
+            }
+        }
+        Opened { whole, changed }
+    }
+
+    /// Folds the demand of clusters that changed. `false`: the classes have to tell hosts apart first.
+    pub(crate) fn fold(
+        &mut self,
+        opened: &Opened,
+        fleet: &Fleet,
+        demand: &mut Demand,
+        forms: &mut Forms,
+        symbols: &mut Symbols,
+        matching: &mut Matching,
+    ) -> bool {
+        let mut rows: Vec<RowIx> = Vec::new();
+        for cluster in &opened.changed {
+            let name = symbols.name(*cluster).clone();
+            rows.clear();
+            if let Some(wants) = demand.wants(&name) {
+                let plan = Plan::of(wants, fleet, demand, &mut self.reach, forms, symbols, matching);
+                if plan.needs_hosts {
+                    plan.made.iter().for_each(|row| matching.release(row.profile));
+                    return false;
+                }
+                rows.extend(&plan.rows);
+                rows.extend(demand.make(&name, plan.made, matching));
+            }
+            self.enter(*cluster, &rows, demand, symbols);
+        }
+        true
+    }
+
+    /// Replaces the rows of a cluster. Those that are told apart by nothing from one before keep its place.
+    fn enter(&mut self, cluster: ClusterIx, rows: &[RowIx], demand: &Demand, symbols: &Symbols) {
+        let mut rows: Vec<(RowIx, &Row)> =
+            rows.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?))).collect();
+        rows.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
+        let book = &mut self.books[cluster.at()];
+        for entry in &book.entries {
+            self.claims.live.remove(&(cluster, entry.stamp));
+        }
+        let before = std::mem::take(&mut book.entries);
+        let mut positions = before.iter().filter_map(|entry| entry.position).peekable();
+        for (ix, row) in rows {
+            let order = |position: u32| stands(&self.verdicts[position as usize], row, symbols);
+            while let Some(before) = positions.next_if(|position| order(*position).is_lt()) {
+                self.gone.push(before);
+            }
+            let position = positions.next_if(|position| order(*position).is_eq());
+            book.entries.push(Entry { ix, stamp: row.stamp, outcome: Outcome::default(), position });
+            self.claims.live.insert((cluster, row.stamp));
+        }
+        self.gone.extend(positions);
+    }
+
+    /// All rows with a turn, in precedence order.
+    pub(crate) fn turns<'a>(
+        &mut self,
+        opened: &Opened,
+        demand: &'a Demand,
+        symbols: &Symbols,
+    ) -> Vec<Seated<'a>> {
+        let mut seated = Vec::new();
+        for cluster in &opened.whole {
+            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+                let Some(row) = demand.row(entry.ix) else { continue };
+                let turn = Turn { ix: entry.ix, row, kept: None };
+                seated.push(Seated { seat: Seat { cluster: *cluster, at }, turn, before: None });
+            }
+        }
+        for cluster in self.open.iter().filter(|cluster| opened.whole.binary_search(cluster).is_err()) {
+            let entries = (0..).zip(&mut self.books[cluster.at()].entries);
+            for (at, entry) in entries.filter(|(_, entry)| entry.outcome.is_open()) {
+                let Some(row) = demand.row(entry.ix) else { continue };
+                let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
+                let turn = Turn { ix: entry.ix, row, kept: Some(Kept { credited, missing }) };
+                let before = Some(acquired);
+                seated.push(Seated { seat: Seat { cluster: *cluster, at }, turn, before });
+            }
+        }
+        let order = |row: &Row| {
+            (row.precedence, row.arrival(), symbols.rank(row.cluster), row.need.profile.fingerprint())
+        };
+        let mut keyed: Vec<_> = seated.into_iter().map(|seated| (order(seated.turn.row), seated)).collect();
+        keyed.sort_unstable_by(|(a, left), (b, right)| {
+            let group = |seated: &Seated<'a>| &seated.turn.row.need.group;
+            a.cmp(b).then_with(|| group(left).cmp(group(right)))
+        });
+        keyed.into_iter().map(|(_, seated)| seated).collect()
+    }
+
+    /// Notes that a row with a turn acquired other machines than before.
+    pub(crate) fn acquired(&mut self, fleet: &Fleet, before: Option<&[Slot]>, now: &[Slot]) {
+        if before != Some(now) {
+            let before = before.unwrap_or_default();
+            self.touched.extend(before.iter().chain(now).map(|slot| fleet.class(*slot)));
+        }
+    }
+
+    /// The served gangs without a turn to which something that was touched matters, with their outcomes.
+    pub(crate) fn told<'a>(
+        &mut self,
+        whole: &[ClusterIx],
+        fleet: &Fleet,
+        demand: &'a Demand,
+        matching: &mut Matching,
+    ) -> Vec<(Seat, &'a Row, Outcome)> {
+        let mut gangs = Vec::new();
+        if self.touched.is_empty() {
+            return gangs;
+        }
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        let mut concerned: Map<ProfileIx, bool> = Map::default();
+        for cluster in self.telling.iter().filter(|cluster| whole.binary_search(cluster).is_err()) {
+            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+                let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_told()) else { continue };
+                let concerned = *concerned.entry(row.profile).or_insert_with(|| {
+                    matching.look(row.profile, &fleet.classes);
+                    self.touched.iter().any(|class| matching.matches(row.profile, *class))
+                });
+                if concerned {
+                    gangs.push((Seat { cluster: *cluster, at }, row, std::mem::take(&mut entry.outcome)));
+                }
+            }
+        }
+        gangs
+    }
+
+    /// Takes in what became of rows, those with a turn in precedence order.
+    pub(crate) fn record(
+        &mut self,
+        found: impl Iterator<Item = (Seat, Outcome, Verdict)>,
+        opened: &Opened,
+        demand: &Demand,
+        symbols: &Symbols,
+    ) {
+        let mut fresh: Vec<(Seat, Arc<Verdict>)> = Vec::new();
+        for (seat, outcome, verdict) in found {
+            let entry = &mut self.books[seat.cluster.at()].entries[seat.at as usize];
+            entry.outcome = outcome;
+            match entry.position {
+                Some(position) => {
+                    self.order[position as usize] = seat;
+                    let known = &self.verdicts[position as usize];
+                    if **known != verdict {
+                        Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
+                    }
+                }
+                None => fresh.push((seat, Arc::new(verdict))),
+            }
+        }
+        if !fresh.is_empty() || !self.gone.is_empty() {
+            self.rearrange(fresh, demand, symbols);
+        }
+        let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&opened.whole).copied().collect();
+        for cluster in looked_at {
+            let outcomes = || self.books[cluster.at()].entries.iter().map(|entry| &entry.outcome);
+            let is_open_gang = |outcome: &Outcome| outcome.is_open() && outcome.choice.is_some();
+            let (open, entangled) = (outcomes().any(Outcome::is_open), outcomes().any(is_open_gang));
+            let telling = outcomes().any(Outcome::is_told);
+            set(&mut self.open, cluster, open);
+            set(&mut self.entangled, cluster, entangled);
+            set(&mut self.telling, cluster, telling);
+        }
+    }
+
+    /// Takes out the verdicts that are gone and puts in those of new rows.
+    fn rearrange(&mut self, fresh: Vec<(Seat, Arc<Verdict>)>, demand: &Demand, symbols: &Symbols) {
+        self.gone.sort_unstable();
+        let (old, seats) = (std::mem::take(&mut self.verdicts.0), std::mem::take(&mut self.order));
+        let number = old.len() + fresh.len() - self.gone.len();
+        let (mut verdicts, mut order) = (Vec::with_capacity(number), Vec::with_capacity(number));
+        let mut gone = self.gone.iter().map(|position| *position as usize).peekable();
+        let mut at = 0;
+        let mut keep = |verdicts: &mut Vec<Arc<Verdict>>, order: &mut Vec<Seat>, end: usize| {
+            while at < end {
+                let stop = gone.peek().copied().unwrap_or(end).min(end);
+                verdicts.extend(old[at..stop].iter().cloned());
+                order.extend(&seats[at..stop]);
+                at = stop;
+                if gone.next_if(|position| *position == stop && stop < end).is_some() {
+                    at += 1;
+                }
+            }
+        };
+        let mut from = 0;
+        for (seat, verdict) in fresh {
+            let entry = &self.books[seat.cluster.at()].entries[seat.at as usize];
+            if let Some(row) = demand.row(entry.ix) {
+                from += old[from..].partition_point(|known| stands(known, row, symbols).is_lt());
+            }
+            keep(&mut verdicts, &mut order, from);
+            verdicts.push(verdict);
+            order.push(seat);
+        }
+        keep(&mut verdicts, &mut order, old.len());
+        for (position, seat) in (0..).zip(&order) {
+            self.books[seat.cluster.at()].entries[seat.at as usize].position = Some(position);
+        }
+        (self.verdicts, self.order) = (Verdicts(Arc::new(verdicts)), order);
+    }
+
+    /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.
+    pub(crate) fn find_excess(
+        &mut self,
+        opened: &Opened,
+        fleet: &mut Fleet,
+        heard: &[bool],
+        now: UnixNanos,
+    ) -> u64 {
+        let mut looked_at = 0;
+        for cluster in &opened.whole {
+            let excess = &mut self.books[cluster.at()].excess;
+            looked_at += phase3::find_excess(fleet, &self.claims, *cluster, heard[cluster.at()], now, excess);
+            let wastes = !excess.is_empty();
+            set(&mut self.wasting, *cluster, wastes);
+        }
+        looked_at
+    }
+
+    /// Configured machines that nobody claims, of clusters that have spoken.
+    pub(crate) fn excess(&self) -> impl Iterator<Item = Slot> {
+        self.wasting.iter().flat_map(|cluster| self.books[cluster.at()].excess.iter().copied())
+    }
+}
+
+fn set(of: &mut BTreeSet<ClusterIx>, cluster: ClusterIx, member: bool) {
+    if member {
+        of.insert(cluster);
+    } else {
+        of.remove(&cluster);
+    }
+}
+
+/// Where a verdict stands in the order of Needs, seen from a row.
+fn stands(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
+    let key = &verdict.key;
+    (verdict.need.precedence(), verdict.arrival, &key.cluster)
+        .cmp(&(row.precedence, row.arrival(), symbols.name(row.cluster)))
+        .then_with(|| key.fingerprint.cmp(&row.need.profile.fingerprint()))
+        .then_with(|| key.group.cmp(&row.need.group))
+}

@@ -1,0 +1,68 @@
+//! What gangs that are served are told of what is free: the only thing about them that others change.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::gang::{self, Told};
+use super::{Outcome, terrain};
+use crate::demand::{Row, RowIx, compare};
+use crate::intern::ValueIx;
+use crate::lanes::Lanes;
+use crate::members::Slot;
+use crate::pass::Pass;
+
+/// What a row acquired.
+pub(crate) type Acquisition<'a> = (RowIx, &'a Row, Vec<Slot>);
+
+/// Looks again, for served gangs that had no turn, at what was free when it would have been theirs. `acquisitions` are
+/// those of the rows that had a turn, in precedence order. Call it when all have acquired what they acquire.
+pub(crate) fn retell<'a>(
+    pass: &mut Pass<'a>,
+    acquisitions: &[Acquisition<'a>],
+    mut gangs: Vec<(&'a Row, &mut Outcome)>,
+) {
+    let symbols = pass.symbols;
+    gangs.sort_unstable_by(|(a, of_a), (b, of_b)| {
+        let round = |row: &Row, outcome: &Outcome| (row.precedence, !outcome.early);
+        round(a, of_a).cmp(&round(b, of_b)).then_with(|| compare(symbols, a, b))
+    });
+    for slot in acquisitions.iter().flat_map(|(.., slots)| slots) {
+        pass.unclaim(*slot);
+    }
+    let mut acquisitions = acquisitions.iter().peekable();
+    let claim = |pass: &mut Pass<'a>, (ix, _, slots): &Acquisition<'a>| {
+        pass.serve(*ix);
+        slots.iter().for_each(|slot| pass.claim(*slot));
+    };
+    for (row, outcome) in gangs {
+        let is_before = |acquirer: &Row| match acquirer.precedence.cmp(&row.precedence) {
+            // Nobody acquires in the first round.
+            Ordering::Equal => !outcome.early && compare(symbols, acquirer, row).is_lt(),
+            order => order.is_lt(),
+        };
+        while let Some(acquisition) = acquisitions.next_if(|(_, acquirer, _)| is_before(acquirer)) {
+            claim(pass, acquisition);
+        }
+        let told = tell(pass, row, outcome);
+        if let Some(choice) = &mut outcome.choice {
+            choice.candidates = told;
+        }
+    }
+    acquisitions.for_each(|acquisition| claim(pass, acquisition));
+}
+
+fn tell(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Vec<Told> {
+    pass.matching.look(row.profile, &pass.fleet.classes);
+    let Some(key) = pass.matching.same(row.profile) else { return Vec::new() };
+    let (sight, mut terrain) = terrain::borrow(pass, row, key);
+    terrain.prepare(&row.aggregate);
+    let mut ours: SmallVec<[(ValueIx, Lanes); 4]> = outcome.had.iter().cloned().collect();
+    for (value, total) in &mut ours {
+        terrain.free(*value).into_iter().for_each(|free| total.add(&free.total));
+    }
+    let ours: SmallVec<[(ValueIx, &Lanes); 4]> = ours.iter().map(|(value, total)| (*value, total)).collect();
+    let told = gang::tell(pass, &terrain, &ours, &row.aggregate);
+    pass.terrains.insert(sight, terrain);
+    told
+}

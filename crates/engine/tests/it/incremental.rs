@@ -1,0 +1,18 @@
+//! A decision that builds on the one before is the one that a fresh pass takes.
+
+use proptest::prelude::*;
+
+#[path = "../../../decide/tests/fuzz/bytes.rs"]
+mod bytes;
+#[path = "../../../decide/tests/fuzz/sequence.rs"]
+mod sequence;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// P8: after every event of a random sequence.
+    #[test]
+    fn p08_remembering_is_deciding_afresh(bytes in prop::collection::vec(any::<u8>(), 200..1600)) {
+        sequence::run(&bytes);
+    }
+}
