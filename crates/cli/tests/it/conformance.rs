@@ -104,7 +104,7 @@ fn what_cannot_be_tested_is_refused_before_anything_starts() {
         (&["--exec", "an 'open quote"], "a quote is open"),
         (&["--target", "h:1", "--tls"], "trusts an authority of its own"),
         (&["--target", "h:1", "--tls-ca", "ca.crt"], "both of them or not at all"),
-        (&["--target", "h:1", "--tls-cert", "x"], "mints a certificate for each shard id"),
+        (&["--target", "h:1", "--tls-cert=x"], "mints a certificate for each shard id"),
     ] {
         let mut all = vec!["conformance", "--out", folder];
         all.extend(words);
