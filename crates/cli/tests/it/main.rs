@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests, too, may fail a test")]
 
 mod bad_input;
+mod conformance;
 mod decide;
 mod demo;
 mod kill9;
