@@ -2,6 +2,7 @@
 
 mod all_in_one;
 mod completions;
+mod conformance;
 mod crds;
 mod decide;
 mod demo;
@@ -30,7 +31,7 @@ const NO_TLS: &str =
     "this version has no TLS yet; run on a trusted network, or leave the flag out to accept plaintext";
 
 /// Parts that the public programs have and this version does not.
-const LATER_PARTS: [&str; 3] = ["coordinator", "conformance", "dashboard"];
+const LATER_PARTS: [&str; 2] = ["coordinator", "dashboard"];
 
 /// The whole command line.
 pub(crate) fn tree() -> Command {
@@ -46,6 +47,7 @@ pub(crate) fn tree() -> Command {
         .subcommand(shard::PROGRAM.command())
         .subcommand(operator::PROGRAM.command())
         .subcommand(provider::command())
+        .subcommand(conformance::PROGRAM.command())
         .subcommand(pod_controller::PROGRAM.command())
         .subcommand(
             Command::new("crds")
@@ -71,6 +73,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("shard", m)) => start(&shard::PROGRAM, m, shard::run),
         Some(("operator", m)) => start(&operator::PROGRAM, m, operator::run),
         Some(("provider", m)) => provider::run(m),
+        Some(("conformance", m)) => start(&conformance::PROGRAM, m, conformance::run),
         Some(("pod-controller", m)) => start(&pod_controller::PROGRAM, m, pod_controller::run),
         Some(("crds", m)) => match m.subcommand() {
             Some(("print", m)) => quiet(&crds::PRINT, m, crds::run_print),
@@ -84,7 +87,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(("version", m)) => finish(version::run(m)),
         Some(("completions", m)) => finish(completions::run(m)),
         Some((later, _)) => usage(&format!(
-            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, pod-controller, crds, decide, simulate, ctl, version and completions"
+            "`bigfleet {later}` is not built yet; this version has demo, all-in-one, shard, operator, provider, conformance, pod-controller, crds, decide, simulate, ctl, version and completions"
         )),
         None => usage(&format!("no subcommand given\n\n{}", tree().render_help())),
     }
@@ -102,6 +105,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// A scenario came to another end than it expects: status 1, and each line says what.
     Unmet(Vec<String>),
+    /// The command has said all there is to say, and ends with this status.
+    Said(u8),
     /// Anything else: status 1.
     Run(anyhow::Error),
 }
@@ -119,8 +124,13 @@ pub(crate) fn usage(message: &str) -> ExitCode {
 }
 
 fn report(message: &str) {
+    say(&format!("bigfleet: {message}"));
+}
+
+/// A line on standard error.
+pub(crate) fn say(line: &str) {
     // Standard error is the last place there is: when it is closed, the status alone has to tell.
-    let _ = writeln!(std::io::stderr(), "bigfleet: {message}");
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn finish(outcome: Outcome) -> ExitCode {
@@ -128,17 +138,14 @@ fn finish(outcome: Outcome) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(message)) => usage(&message),
         Err(Failure::Refused(line)) => {
-            // As in `report`.
-            let _ = writeln!(std::io::stderr(), "{line}");
+            say(&line);
             ExitCode::from(2)
         }
         Err(Failure::Unmet(lines)) => {
-            for line in lines {
-                // As in `report`.
-                let _ = writeln!(std::io::stderr(), "{line}");
-            }
+            lines.iter().for_each(|line| say(line));
             ExitCode::FAILURE
         }
+        Err(Failure::Said(status)) => ExitCode::from(status),
         Err(Failure::Run(error)) => {
             report(&format!("{error:#}"));
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 //! `bigfleet`: one executable for every part of BigFleet.
 //!
 //! Exit status: 0 when all went well or a signal ended it, 1 when it failed at run time, 2 when the command line or
-//! another setting cannot be used.
+//! another setting cannot be used, 3 when a conformance run is incomplete.
 
 mod arguments;
 mod command;

@@ -132,6 +132,12 @@ pub trait Backend: Send + Sync + 'static {
         Err(Error::new(format!("{} was interrupted by a restart of the provider", work.kind)))
     }
 
+    /// Whether [`Backend::describe`] knows which machines have a host now: where it does, a machine whose host it no
+    /// longer shows has failed. By default the same as [`Backend::is_authoritative`].
+    fn knows_hosts(&self) -> bool {
+        self.is_authoritative()
+    }
+
     /// Whether a machine that [`Backend::describe`] leaves out is gone. True for everything that asks a real
     /// substrate.
     fn is_authoritative(&self) -> bool {

@@ -16,6 +16,10 @@
 //! | `--speculative-shed-at-seconds`, `--speculative-shed-multiplier` | [`Options::shed`] |
 //! | `--failure-rate-per-sec` | [`Options::failures_per_second`] |
 //! | `--instant` | [`Options::instant`] |
+//! | `--dwell`, `--latency-spread` | [`Options::dwell`], the ranges of [`Options::latency`] |
+//! | `--spot-market-every`, `--spot-market-swing`, `--spot-market-speed` | [`Options::market`] |
+//! | `--stock-out-chance`, `--stock-out-period` | [`Options::stock_outs`] |
+//! | `--throttle-per-sec`, `--list-lag` | [`Options::calls_per_second`], [`Options::list_lag_ms`] |
 //! | `--boot-command` | [`Options::boot`] |
 //! | `--transition-timeout` | [`crate::Options::timeouts`] |
 //! | `--data-dir` | [`FakeCloud::store`] with a [`crate::FileStore`] |
@@ -29,6 +33,7 @@ mod catalogue;
 mod cloud;
 mod control;
 mod knobs;
+mod market;
 mod options;
 
 use std::net::SocketAddr;
@@ -46,7 +51,8 @@ pub use boot::BootCommand;
 pub use catalogue::{Class, Profile, Seeds};
 pub use control::{Actions, ClassKey, Control};
 pub use knobs::{Corruption, ListFault};
-pub use options::{InvalidOptions, Latencies, Latency, Options, Shed};
+pub use market::{Market, StockOuts};
+pub use options::{Dwell, InvalidOptions, Latencies, Latency, Options, Shed};
 
 /// What happens on a pretended host when it joins or leaves a cluster. The future is dropped at the time-out.
 #[async_trait]

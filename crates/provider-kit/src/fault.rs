@@ -21,7 +21,7 @@ use bigfleet_proto::v1alpha1 as pb;
 use crate::backend::{Backend, Created, Error, Operation};
 use crate::blob::Blob;
 use crate::instance::Instance;
-use crate::kind::Kind;
+use crate::pretend::Pretend;
 use crate::seeds;
 use crate::table::{Outcome, Work};
 
@@ -35,8 +35,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// The back end.
 #[derive(Debug)]
 pub struct Fault {
-    provider: String,
-    slots: Vec<Instance>,
+    sound: Pretend,
     late: Duration,
 }
 
@@ -50,11 +49,7 @@ impl Fault {
             slot.labels.insert(CREATE_FAULT.0.to_owned(), CREATE_FAULT.1.to_owned());
             slot
         }));
-        Self { provider: provider.into(), slots, late: timeout.saturating_add(LATE) }
-    }
-
-    fn host(&self, id: &bigfleet_types::MachineId) -> Created {
-        Created::host(self.provider.clone(), format!("host-{id}"))
+        Self { sound: Pretend::new(provider, slots, true), late: timeout.saturating_add(LATE) }
     }
 }
 
@@ -65,12 +60,12 @@ fn on_purpose(operation: &Operation<'_>) -> Error {
 #[async_trait]
 impl Backend for Fault {
     async fn describe(&self) -> Result<Vec<Instance>, Error> {
-        Ok(self.slots.clone())
+        self.sound.describe().await
     }
 
     async fn create(&self, operation: Operation<'_>) -> Result<Created, Error> {
         let fault = operation.machine.labels.get(CREATE_FAULT.0).is_some_and(|value| value == CREATE_FAULT.1);
-        if fault { Err(on_purpose(&operation)) } else { Ok(self.host(operation.id)) }
+        if fault { Err(on_purpose(&operation)) } else { self.sound.create(operation).await }
     }
 
     async fn configure(&self, operation: Operation<'_>, _blob: &Blob) -> Result<(), Error> {
@@ -93,25 +88,19 @@ impl Backend for Fault {
         if operation.machine.cluster == "fault-drain-error" { Err(on_purpose(&operation)) } else { Ok(()) }
     }
 
-    fn can_delete(&self, _machine: &pb::Machine) -> bool {
-        true
+    fn can_delete(&self, machine: &pb::Machine) -> bool {
+        self.sound.can_delete(machine)
     }
 
-    async fn delete(&self, _operation: Operation<'_>) -> Result<(), Error> {
-        Ok(())
+    async fn delete(&self, operation: Operation<'_>) -> Result<(), Error> {
+        self.sound.delete(operation).await
     }
 
     async fn resume(&self, work: &Work) -> Result<Outcome, Error> {
-        match work.kind {
-            Kind::Create => Ok(self.host(&work.machine_id).into()),
-            Kind::Drain => Ok(Outcome::Drained),
-            Kind::Delete => Ok(Outcome::Deleted),
-            Kind::Configure => Err(Error::new("a Configure cannot be resumed")),
-        }
+        self.sound.resume(work).await
     }
 
-    /// Its hosts are as lasting as the kit's own memory of them.
     fn is_authoritative(&self) -> bool {
-        false
+        self.sound.is_authoritative()
     }
 }

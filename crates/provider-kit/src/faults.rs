@@ -1,5 +1,7 @@
 //! Where a double may misbehave. Real providers use [`NoFaults`].
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bigfleet_proto::v1alpha1 as pb;
 use tonic::Status;
@@ -72,6 +74,11 @@ pub trait Faults: Send + Sync + 'static {
     /// Changes a machine on its way into any answer.
     fn machine(&self, machine: &mut pb::Machine) {
         let _ = machine;
+    }
+
+    /// The machines that List shows in place of the present ones, without cursors; `None` for the present ones.
+    fn past(&self) -> Option<Arc<Vec<Arc<pb::Machine>>>> {
+        None
     }
 
     /// Changes a List answer, its machines already changed one by one.

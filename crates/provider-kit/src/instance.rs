@@ -90,6 +90,17 @@ pub enum Invalid {
     },
 }
 
+impl Invalid {
+    /// The field whose rule is broken.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Id { .. } | Self::Duplicate { .. } => "id",
+            Self::Empty { field, .. } | Self::Number { field, .. } | Self::Quantity { field, .. } => field,
+        }
+    }
+}
+
 impl Instance {
     /// Checks every rule; gives the parsed id.
     ///

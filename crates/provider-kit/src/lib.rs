@@ -9,6 +9,10 @@
 //! * [`store`]: [`MemStore`] and the durable [`FileStore`].
 //! * [`server`]: journal, background work, the wire.
 //! * [`fakecloud`]: a cloud that is not there, with knobs for every fault worth a test.
+//! * [`baremetal`]: machines of an inventory, moved by local hooks.
+//! * [`exec`]: any program as a back end.
+//! * [`pretend`]: the back end of `--use-fake-backend`.
+//! * [`standard`]: flags and life of a provider that is a program of its own.
 //! * [`fault`]: a provider whose work fails when the wire asks for it.
 //!
 //! A double for a test:
@@ -25,18 +29,27 @@
 //! ```
 
 pub mod backend;
+pub mod baremetal;
 pub mod blob;
+pub mod exec;
 pub mod fakecloud;
 pub mod fault;
 pub mod faults;
 pub mod instance;
 pub mod kind;
+pub mod pretend;
+pub mod program;
 pub mod scrub;
 pub mod seeds;
 pub mod server;
 pub mod shape;
+pub mod standard;
 pub mod store;
 pub mod table;
+
+pub use async_trait::async_trait;
+pub use bigfleet_proto::v1alpha1 as pb;
+pub use bigfleet_types::{CapacityType, MachineId};
 
 pub use backend::{Backend, Created, Operation};
 pub use blob::Blob;

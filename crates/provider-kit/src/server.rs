@@ -1,5 +1,6 @@
 //! The provider at work: the table behind its journal, the back end behind its gates, the calls on the wire.
 
+pub mod desk;
 mod gates;
 mod handle;
 mod journal;
@@ -12,6 +13,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -101,6 +103,8 @@ pub struct Options {
     pub reflection: bool,
     /// TLS on the calls: every caller must then be who it says it is. Default plaintext, which anybody may call.
     pub tls: Option<Tls>,
+    /// A socket in the file system where the provider's owner brings Failed machines back ([`desk`]); default none.
+    pub admin_socket: Option<PathBuf>,
     /// Where `/metrics`, `/healthz` and `/readyz` are served; default nowhere.
     pub metrics_addr: admin::Addr,
     /// How long a stop waits for calls in flight; default 10 s.
@@ -119,6 +123,7 @@ impl Default for Options {
             settle_before_ack: false,
             reflection: false,
             tls: None,
+            admin_socket: None,
             metrics_addr: admin::Addr::Off,
             shutdown_grace: limits::SHUTDOWN_GRACE,
         }
@@ -146,6 +151,9 @@ pub enum StartError {
     /// The system has no randomness to give.
     #[error(transparent)]
     Random(#[from] ids::Error),
+    /// The admin socket cannot be listened on.
+    #[error(transparent)]
+    Desk(#[from] desk::Closed),
     /// The schema cannot be told.
     #[error("cannot serve reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),

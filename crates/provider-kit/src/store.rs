@@ -1,5 +1,6 @@
 //! Where a provider's table survives a restart.
 
+mod disk;
 mod file;
 mod frame;
 mod memory;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use crate::table::Change;
 
+pub use disk::Disk;
 pub use file::{FileStore, Fsyncs, Recovered};
 pub use memory::MemStore;
 

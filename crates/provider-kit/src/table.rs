@@ -19,6 +19,7 @@ use std::sync::Arc;
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::{MachineId, MachineState};
 
+use crate::backend::Operation;
 use crate::kind::Kind;
 
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
@@ -223,6 +224,17 @@ impl Table {
 }
 
 impl Work {
+    /// The same, as a back end is given it.
+    #[must_use]
+    pub fn operation(&self) -> Operation<'_> {
+        Operation {
+            id: &self.machine_id,
+            machine: &self.machine,
+            operation_id: &self.operation_id,
+            grace_seconds: self.grace_seconds,
+        }
+    }
+
     fn under_way(id: &MachineId, record: &Record) -> Option<Self> {
         let kind = Kind::under_way(record.state)?;
         Some(Self {

@@ -50,6 +50,9 @@ enum Command {
         /// Repeats the choices of the run that printed this seed.
         #[arg(long)]
         seed: Option<u64>,
+        /// A provider alone, under a load of calls, in place of the fleet.
+        #[arg(long)]
+        provider: bool,
     },
     /// Changes the phases of the engine in many small ways, one at a time, and sees whether a test notices (needs
     /// cargo-mutants).
@@ -95,7 +98,7 @@ fn main() -> ExitCode {
         Command::Schema { accept } => schema::run(accept),
         Command::Licenses => licenses::run(),
         Command::Traces => traces::run(),
-        Command::Kill9 { points, seed } => kill9::run(points, seed),
+        Command::Kill9 { points, seed, provider } => kill9::run(points, seed, provider),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases, packages } => properties::run(cases, &packages),
         Command::Fuzz(options) => fuzz::run(&options),

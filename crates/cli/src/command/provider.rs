@@ -1,9 +1,14 @@
 //! `bigfleet provider NAME`.
 
+mod baremetal;
+mod exec;
 mod fakecloud;
 mod fault;
 mod flags;
+mod new;
+mod repair;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bigfleet_net::listen::Listener;
@@ -13,9 +18,12 @@ use bigfleet_provider_kit::{Backend, FileStore, Handle, MemStore, Options, Provi
 use clap::{ArgMatches, Command};
 
 use super::shard::address;
-use super::{Failure, Outcome, block_on, ready, start, usage};
+use super::{Failure, Outcome, block_on, finish, ready, start, usage};
 use crate::config::Values;
 use crate::stop::Signals;
+
+/// Longest path of a socket in the file system, in bytes.
+const LONGEST_SOCKET: usize = 100;
 
 /// The part of the command line that names a provider.
 pub(super) fn command() -> Command {
@@ -24,6 +32,10 @@ pub(super) fn command() -> Command {
         .subcommand_required(true)
         .subcommand(fakecloud::FAKECLOUD.command())
         .subcommand(fault::FAULT.command())
+        .subcommand(baremetal::BAREMETAL.command())
+        .subcommand(exec::EXEC.command())
+        .subcommand(new::command())
+        .subcommand(repair::command())
 }
 
 /// Runs the provider that was asked for.
@@ -31,6 +43,10 @@ pub(super) fn run(matches: &ArgMatches) -> std::process::ExitCode {
     match matches.subcommand() {
         Some(("fakecloud", m)) => start(&fakecloud::FAKECLOUD, m, fakecloud::run),
         Some(("fault", m)) => start(&fault::FAULT, m, fault::run),
+        Some(("baremetal", m)) => start(&baremetal::BAREMETAL, m, baremetal::run),
+        Some(("exec", m)) => start(&exec::EXEC, m, exec::run),
+        Some(("new", m)) => finish(new::run(m)),
+        Some(("repair", m)) => finish(repair::run(m)),
         _ => usage("unknown provider"),
     }
 }
@@ -44,7 +60,8 @@ struct Common {
     transition_timeout: Option<std::time::Duration>,
     reflection: bool,
     seed_count: u64,
-    state: Option<std::path::PathBuf>,
+    state: Option<PathBuf>,
+    admin_socket: Option<PathBuf>,
     tls: Option<Tls>,
 }
 
@@ -59,6 +76,7 @@ impl Common {
             reflection: values.switch("reflection"),
             seed_count: u64::try_from(values.count("seed-count")).unwrap_or(u64::MAX),
             state: values.path("state"),
+            admin_socket: admin_socket(values),
             tls: tls(values)?,
         })
     }
@@ -74,6 +92,7 @@ impl Common {
         kit.metrics_addr = self.metrics_addr.clone();
         kit.reflection = self.reflection;
         kit.tls.clone_from(&self.tls);
+        kit.admin_socket.clone_from(&self.admin_socket);
         kit.timeouts = self.timeouts();
     }
 
@@ -90,9 +109,31 @@ fn tls(values: &Values) -> Result<Option<Tls>, Failure> {
     files.map_err(refuse)?.map(Tls::load).transpose().map_err(refuse)
 }
 
+/// What hosts call their provider, if the flags say.
+fn given_label(values: &Values) -> Option<String> {
+    Some(values.text("provider")).filter(|label| !label.is_empty()).map(str::to_owned)
+}
+
 /// What hosts call their provider.
 fn label(values: &Values, name: &str) -> String {
-    Some(values.text("provider")).filter(|label| !label.is_empty()).unwrap_or(name).to_owned()
+    given_label(values).unwrap_or_else(|| name.to_owned())
+}
+
+/// The admin socket of a provider that keeps its state in `folder`.
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("admin.sock")
+}
+
+/// The admin socket as the flags ask for it: beside the state, unless its path is too long to be one.
+fn admin_socket(values: &Values) -> Option<PathBuf> {
+    values.path("admin-socket").or_else(|| {
+        let path = values.path("state").map(|folder| socket_in(&folder))?;
+        let fits = path.as_os_str().len() <= LONGEST_SOCKET;
+        if !fits {
+            tracing::warn!(path = %path.display(), "too long for a socket; `repair` needs --admin-socket with a shorter one");
+        }
+        fits.then_some(path)
+    })
 }
 
 /// Serves a back end until a signal.

@@ -23,11 +23,11 @@ use fleet::{Fleet, Victim};
 /// How many points the test command takes.
 const POINTS: u64 = 5;
 
-fn from_environment(name: &str) -> Option<u64> {
+pub(crate) fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-fn some_seed() -> u64 {
+pub(crate) fn some_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::from(now.subsec_nanos()) ^ now.as_secs() ^ u64::from(std::process::id())
 }

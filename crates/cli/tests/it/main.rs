@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests, too, may fail a test")]
 
 mod bad_input;
+mod conformance;
 mod decide;
 mod demo;
 mod kill9;
@@ -9,4 +10,5 @@ mod peers;
 mod process;
 mod programs;
 mod provider;
+mod provider_kill9;
 mod simulate;

@@ -10,7 +10,7 @@ use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
 use bigfleet_types::MachineState::{self, Configured, Failed, Idle, Speculative};
 use tonic::transport::Channel;
 
-use crate::process::{PATIENCE, Program};
+use crate::process::{PATIENCE, Program, run, stderr, stdout};
 
 /// The six calls, without fencing.
 pub(crate) struct Client(CapacityProviderClient<Channel>);
@@ -167,4 +167,229 @@ fn a_taken_metrics_port_does_not_keep_a_provider_from_ending() {
     program.ready("provider");
     let (status, took) = program.terminate();
     assert!(status.success() && took < crate::process::STOP_WITHIN, "{status} after {took:?}");
+}
+
+/// The root of the repository, where examples are run from.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Takes a machine through its whole life and back.
+async fn whole_life(client: &mut Client, id: &str, cluster: &str) {
+    client.create(id).await.unwrap();
+    assert!(client.settled(id, Idle).await.host.is_some());
+    client.configure(id, cluster).await;
+    assert_eq!(client.settled(id, Configured).await.cluster, cluster);
+    client.drain(id).await;
+    assert_eq!(client.settled(id, Idle).await.cluster, "");
+}
+
+async fn example(script: &str, interpreter: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = folder.path().join("machines");
+    let script = root().join("examples/providers").join(script);
+    let command = format!("--command=env MACHINES={} {interpreter} {}", machines.display(), script.display());
+    let state = format!("--state={}", folder.path().join("state").display());
+    let args = [
+        "--addr=127.0.0.1:0",
+        "--provider=certify",
+        "--use-fake-backend",
+        "--seed-count=100",
+        "--metrics-addr=0",
+        &state,
+        &command,
+    ];
+    let mut program = by_name(folder.path(), "exec", &args);
+    let mut client = Client::connect(program.ready("provider"));
+    assert_eq!(client.list().await.len(), 100);
+    whole_life(&mut client, "slot-7", "cluster-a").await;
+    assert!(machines.join("slot-7").is_dir() && !machines.join("slot-7/cluster").exists());
+    client.delete("slot-7").await.unwrap();
+    client.settled("slot-7", Speculative).await;
+    assert!(!machines.join("slot-7").exists());
+    // What it made is there for the next process too.
+    client.create("slot-8").await.unwrap();
+    client.settled("slot-8", Idle).await;
+    client.configure("slot-8", "cluster-b").await;
+    client.settled("slot-8", Configured).await;
+    assert_eq!(std::fs::read_to_string(machines.join("slot-8/cluster")).unwrap().trim(), "cluster-b");
+    program.kill();
+    let mut program = by_name(folder.path(), "exec", &args);
+    let mut client = Client::connect(program.ready("provider"));
+    let machine = client.get("slot-8").await;
+    assert_eq!((machine.state, machine.cluster.as_str()), (i32::from(Configured.number()), "cluster-b"));
+    assert!(!program.logged().contains("secret blob"), "{}", program.logged());
+}
+
+#[tokio::test]
+async fn the_shell_example_is_a_provider() {
+    example("directory.sh", "sh").await;
+}
+
+#[tokio::test]
+async fn the_python_example_is_a_provider() {
+    example("directory.py", "python3").await;
+}
+
+#[tokio::test]
+async fn the_rack_example_is_a_provider() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("rack.log");
+    let inventory = folder.path().join("rack.yaml");
+    let text = std::fs::read_to_string(root().join("examples/providers/rack.yaml")).unwrap();
+    let hook = root().join("examples/providers/rack-hook.sh");
+    let command = format!("[env, RACK_LOG={}, sh, {}]", log.display(), hook.display());
+    std::fs::write(&inventory, text.replace("[sh, examples/providers/rack-hook.sh]", &command)).unwrap();
+    let inventory = format!("--inventory={}", inventory.display());
+    let mut program =
+        by_name(folder.path(), "baremetal", &["--addr=127.0.0.1:0", "--metrics-addr=0", &inventory]);
+    let mut client = Client::connect(program.ready("provider"));
+    assert_eq!(client.get("rack-1-b").await.state, i32::from(Idle.number()), "switched on already");
+    whole_life(&mut client, "rack-1-a", "cluster-a").await;
+    let host = client.get("rack-1-a").await.host.unwrap();
+    assert_eq!((host.provider.as_str(), host.r#ref.as_str()), ("rack-1", "10.0.1.10"));
+    assert_eq!(
+        std::fs::read_to_string(&log).unwrap(),
+        "10.0.1.10: power_on\n10.0.1.10: join cluster-a with 23 bytes of user data\n10.0.1.10: ready\n\
+         10.0.1.10: release\n"
+    );
+    assert_eq!(client.delete("rack-1-a").await.unwrap_err().code(), tonic::Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn baremetal_pretends_for_those_who_certify_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "--addr=127.0.0.1:0",
+        "--metrics-addr=0",
+        "--use-fake-backend",
+        "--seed-count=100",
+        "--provider=certify",
+    ];
+    let mut program = by_name(folder.path(), "baremetal", &args);
+    let mut client = Client::connect(program.ready("provider"));
+    assert_eq!(client.list().await.len(), 100);
+    whole_life(&mut client, "metal-3", "a").await;
+    assert_eq!(client.delete("metal-3").await.unwrap_err().code(), tonic::Code::Unimplemented);
+    drop(program);
+
+    for (args, words) in [
+        (&["provider", "baremetal"][..], "--inventory: is missing"),
+        (&["provider", "exec"], "--command: is missing"),
+        (&["provider", "baremetal", "--use-fake-backend", "--inventory=x"], "exclude each other"),
+        (&["provider", "baremetal", "--inventory=/nowhere.yaml"], "/nowhere.yaml: No such file"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(words), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[tokio::test]
+async fn only_the_owner_repairs_and_only_what_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let flag = format!("--state={}", state.display());
+    let args = ["--addr=127.0.0.1:0", "--metrics-addr=0", &flag];
+    let mut program = by_name(folder.path(), "fault", &args);
+    let mut client = Client::connect(program.ready("provider"));
+    client.create("faulty-0").await.unwrap();
+    client.settled("faulty-0", Failed).await;
+    assert_eq!(client.create("faulty-0").await.unwrap_err().code(), tonic::Code::Internal, "not by the wire");
+    let repair = |ids: &[&str]| run(&[&["provider", "repair", &flag], ids].concat());
+    let output = repair(&["faulty-0", "slot-0", "nobody"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "faulty-0 Speculative\n"));
+    for words in
+        ["slot-0: not repaired: \"slot-0\" is Speculative", "nobody: not repaired: there is no machine"]
+    {
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    let repaired = client.get("faulty-0").await;
+    assert_eq!((repaired.state, repaired.last_error.as_str()), (i32::from(Speculative.number()), ""));
+    // A killed provider leaves its socket behind; the next one takes it over.
+    program.kill();
+    let unanswered = repair(&["faulty-0"]);
+    assert_eq!(unanswered.status.code(), Some(1));
+    assert!(stderr(&unanswered).contains("does the provider run"), "{}", stderr(&unanswered));
+    let mut program = by_name(folder.path(), "fault", &args);
+    program.ready("provider");
+    assert!(stderr(&repair(&["faulty-0"])).contains("only Failed machines"));
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(state.join("admin.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(program.terminate().0.success());
+    assert!(!state.join("admin.sock").exists());
+    // A file of somebody else is left alone.
+    std::fs::write(folder.path().join("mine"), "text").unwrap();
+    let socket = format!("--admin-socket={}", folder.path().join("mine").display());
+    let refused = run(&["provider", "fault", "--addr=127.0.0.1:0", "--metrics-addr=0", &socket]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(folder.path().join("mine")).unwrap(), "text");
+}
+
+#[test]
+fn the_published_schema_is_the_one_that_is_spoken() {
+    let output = run(&["provider", "exec", "--print-schema"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let path = root().join("docs/exec-provider.schema.json");
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let hint = "write it anew: cargo run -- provider exec --print-schema > docs/exec-provider.schema.json";
+    assert_eq!(stdout(&output), committed, "{hint}");
+}
+
+/// From an empty folder to a provider that serves, without editing a line.
+#[tokio::test]
+async fn a_new_provider_compiles_and_serves_unedited() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("mine");
+    let (made_text, kit) = (made.display().to_string(), root().canonicalize().unwrap().display().to_string());
+    let output = run(&["provider", "new", "my-cloud", &made_text, "--kit", &kit]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let again = run(&["provider", "new", "my-cloud", &made_text, "--kit", &kit]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("is not empty"), "{}", stderr(&again));
+    // The versions that were tested, without asking a registry.
+    std::fs::copy(root().join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("template");
+    let built = std::process::Command::new(env!("CARGO"))
+        .args(["build", "--offline", "--quiet"])
+        .current_dir(&made)
+        .env("CARGO_TARGET_DIR", &target)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    assert_eq!(stderr(&built), "", "no warning either");
+    let program = target.join("debug/bigfleet-provider-my-cloud");
+
+    let log = folder.path().join("log");
+    let args = [
+        "--addr=127.0.0.1:0",
+        "--metrics-addr=0",
+        "--use-fake-backend",
+        "--seed-count=64",
+        "--provider=certify",
+    ];
+    let mut running = Program::start_as(&program, &args, &log);
+    let mut client = Client::connect(running.ready("provider"));
+    assert_eq!(client.list().await.len(), 64);
+    whole_life(&mut client, "slot-0", "a").await;
+    assert!(running.terminate().0.success());
+    let refused = std::process::Command::new(&program).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("--use-fake-backend"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_new_provider_asks_for_its_kit_when_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = crate::process::bigfleet(&["provider", "new", "mine", "here"]);
+    command.current_dir(folder.path());
+    let output = crate::process::finish(command);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--kit: no checkout of BigFleet"), "{}", stderr(&output));
+    for (name, kit) in [("Mine", "."), ("9mine", "."), ("mine-", "."), ("mine", "/tmp")] {
+        let output = run(&["provider", "new", name, "/tmp/never-written", "--kit", kit]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+    }
+    assert!(!Path::new("/tmp/never-written").exists());
 }

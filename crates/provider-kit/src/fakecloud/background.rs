@@ -7,6 +7,7 @@ use bigfleet_types::chance::{Chance, Seeded};
 use tokio_util::sync::CancellationToken;
 
 use super::control::Control;
+use super::market;
 use super::options::{Options, Shed};
 use crate::table::wire_state;
 
@@ -21,6 +22,19 @@ pub(super) fn start(options: &Options, control: &Control, stop: CancellationToke
                 Err(error) => tracing::warn!(%error, "speculative slots could not be shed"),
             }
         }));
+    }
+    let seeded = |apart: u64| Seeded::new(options.random_seed.wrapping_add(apart));
+    if let Some(stock) = options.stock_outs {
+        let running = market::run_out(control.clone(), stock, seeded(1));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(running));
+    }
+    if let Some(prices) = options.market {
+        let running = market::trade(control.clone(), prices, seeded(2));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(running));
+    }
+    if options.list_lag_ms > 0 {
+        let running = market::remember(control.clone(), Duration::from_millis(options.list_lag_ms));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(running));
     }
     if options.failures_per_second > 0.0 {
         let (control, rate) = (control.clone(), options.failures_per_second);

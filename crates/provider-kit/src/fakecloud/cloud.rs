@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bigfleet_proto::v1alpha1 as pb;
@@ -14,7 +15,8 @@ use tonic::Status;
 use super::NodeHook;
 use super::control::{Actions, ClassKey};
 use super::knobs::{Knobs, take_next};
-use super::options::Options;
+use super::market::{Past, Throttle};
+use super::options::{Dwell, Options};
 use crate::backend::{Backend, Created, Error, Operation};
 use crate::blob::Blob;
 use crate::faults::{Faults, Method};
@@ -28,6 +30,11 @@ pub(super) struct Cloud {
     label: String,
     instant: bool,
     resumes: bool,
+    dwell: Dwell,
+    seed: u64,
+    throttle: Option<Throttle>,
+    past: Past,
+    lags: bool,
     knobs: Mutex<Knobs>,
     /// Told whenever a knob was turned.
     turned: Notify,
@@ -54,6 +61,11 @@ impl Cloud {
             label: options.label.clone(),
             instant: options.instant,
             resumes: options.resume,
+            dwell: options.dwell,
+            seed: options.random_seed,
+            throttle: Throttle::new(options.calls_per_second, Instant::now()),
+            past: Past::default(),
+            lags: options.list_lag_ms > 0,
             knobs: Mutex::new(Knobs::new(options.can_delete, options.latency)),
             turned: Notify::new(),
             instances: Mutex::new(instances.into_iter().map(|i| (i.id.clone(), i)).collect()),
@@ -71,6 +83,10 @@ impl Cloud {
 
     pub(super) fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {
         lock(&self.instances)
+    }
+
+    pub(super) fn note_past(&self, now: Instant, lag: std::time::Duration, machines: Vec<Arc<pb::Machine>>) {
+        self.past.note(now, lag, machines);
     }
 
     pub(super) fn actions(&self) -> BTreeMap<MachineId, Actions> {
@@ -99,7 +115,9 @@ impl Cloud {
     async fn undergo(&self, kind: Kind, id: &MachineId) -> Result<(), Error> {
         if !self.instant {
             let latency = lock(&self.knobs).latency.of(kind);
-            tokio::time::sleep(latency.at(share(id, kind))).await;
+            let done = lock(&self.actions).get(id).copied().unwrap_or_default().total();
+            let drawn = Seeded::new(self.seed ^ share(id, kind).wrapping_mul(0x9e37_79b9) ^ done).below(1000);
+            tokio::time::sleep(latency.at(self.dwell.place(share(id, kind), drawn))).await;
         }
         self.until(|knobs| (!knobs.holds(kind, id.as_str())).then_some(())).await;
         let fault = take_next(&mut lock(&self.knobs).fail_work, (id.to_string(), kind));
@@ -177,12 +195,7 @@ impl Backend for Cloud {
             return Err(Error::new(format!("{} was interrupted by a restart of the provider", work.kind)));
         }
         let id = &work.machine_id;
-        let operation = Operation {
-            id,
-            machine: &work.machine,
-            operation_id: &work.operation_id,
-            grace_seconds: work.grace_seconds,
-        };
+        let operation = work.operation();
         match work.kind {
             Kind::Create => Ok(self.make(id).await?.into()),
             Kind::Drain => self.leave(operation).await.map(|()| Outcome::Drained),
@@ -206,6 +219,10 @@ impl Faults for Cloud {
             tokio::time::sleep(latency.at(share(&MachineId::trusted(machine), Kind::Create))).await;
         }
         self.until(|knobs| (!knobs.hanging.contains(&method)).then_some(())).await;
+        let mutates = !matches!(method, Method::Get | Method::List);
+        if mutates && self.throttle.as_ref().is_some_and(|throttle| !throttle.passes(Instant::now())) {
+            return Err(Status::unavailable("throttled: too many calls a second; try again later"));
+        }
         lock(&self.knobs).refusal(method, machine).map_or(Ok(()), Err)
     }
 
@@ -218,6 +235,10 @@ impl Faults for Cloud {
 
     fn machine(&self, machine: &mut pb::Machine) {
         lock(&self.knobs).corrupt(machine);
+    }
+
+    fn past(&self) -> Option<Arc<Vec<Arc<pb::Machine>>>> {
+        if self.lags { self.past.shown() } else { None }
     }
 
     fn list(&self, list: pb::MachineList) -> pb::MachineList {

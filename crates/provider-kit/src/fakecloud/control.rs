@@ -62,6 +62,12 @@ pub struct Actions {
 }
 
 impl Actions {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.create + self.configure + self.drain + self.delete
+    }
+
     pub(super) fn add(&mut self, kind: Kind) {
         *match kind {
             Kind::Create => &mut self.create,
@@ -124,6 +130,10 @@ impl Control {
     #[must_use]
     pub fn total_calls(&self, method: Method) -> u64 {
         self.cloud.calls().iter().filter(|((_, m), _)| *m == method).map(|(_, n)| n).sum()
+    }
+
+    pub(super) fn note_past(&self, now: std::time::Instant, lag: std::time::Duration) {
+        self.cloud.note_past(now, lag, self.machines());
     }
 
     // Machines that come, go and break.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::boot::BootCommand;
 use super::catalogue::{Class, PROVIDER, Profile, Seeds};
+use super::market::{Market, StockOuts};
 use crate::instance::{Instance, Invalid};
 use crate::kind::Kind;
 use crate::seeds;
@@ -53,6 +54,37 @@ impl Latency {
     pub fn at(self, thousandths: u64) -> Duration {
         let span = self.max_ms.saturating_sub(self.min_ms);
         Duration::from_millis(self.min_ms.saturating_add(span.saturating_mul(thousandths.min(999)) / 999))
+    }
+}
+
+/// Which time of its range a piece of work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dwell {
+    /// Each machine always the same.
+    #[default]
+    Same,
+    /// Any, all alike.
+    Uniform,
+    /// Mostly short ones, and now and then one that is near the longest: as clouds are.
+    LongTail,
+}
+
+impl Dwell {
+    /// The place in the range for a piece of work, in thousandths: that of its machine, or what `drawn` (0 to 999) makes
+    /// of it.
+    #[must_use]
+    pub fn place(self, machine: u64, drawn: u64) -> u64 {
+        match self {
+            Self::Same => machine,
+            Self::Uniform => drawn.min(999),
+            // The exponential distribution, cut where one in a thousand is longer.
+            Self::LongTail => {
+                let left = 1.0 - f64::from(u32::try_from(drawn.min(999)).unwrap_or(999)) / 1000.0;
+                let part = -left.ln() / 1000_f64.ln();
+                (0..999_u32).find(|n| f64::from(*n) >= part * 999.0).map_or(999, u64::from)
+            }
+        }
     }
 }
 
@@ -138,6 +170,16 @@ pub struct Options {
     pub resume: bool,
     /// A loss of quota.
     pub shed: Option<Shed>,
+    /// Which time of its range each piece of work takes. Default the same for each machine.
+    pub dwell: Dwell,
+    /// Spot prices that move and hosts that are taken away; default none of it.
+    pub market: Option<Market>,
+    /// Classes that run out by themselves; default none.
+    pub stock_outs: Option<StockOuts>,
+    /// Mutating calls a second that are let through, the others being `UNAVAILABLE`; 0, the default, for all.
+    pub calls_per_second: f64,
+    /// How far List is behind, in milliseconds. It then takes no cursor and gives none. Default 0.
+    pub list_lag_ms: u64,
     /// Expected failures a second for each Configured machine. Default 0.
     pub failures_per_second: f64,
     /// Where chance begins.
@@ -159,6 +201,11 @@ impl Default for Options {
             can_delete: true,
             resume: true,
             shed: None,
+            dwell: Dwell::Same,
+            market: None,
+            stock_outs: None,
+            calls_per_second: 0.0,
+            list_lag_ms: 0,
             failures_per_second: 0.0,
             random_seed: 1,
         }
@@ -179,6 +226,24 @@ impl Options {
         let rate = self.failures_per_second;
         if !(rate.is_finite() && rate >= 0.0) {
             return field("failures_per_second", format!("is {rate}, must be finite and at least 0"));
+        }
+        if !(self.calls_per_second.is_finite() && self.calls_per_second >= 0.0) {
+            return field(
+                "calls_per_second",
+                format!("is {}, must be finite and at least 0", self.calls_per_second),
+            );
+        }
+        if let Some(Market { every_ms, swing, speed }) = self.market
+            && (every_ms == 0 || !(0.0..1.0).contains(&swing) || !(speed.is_finite() && speed >= 0.0))
+        {
+            let rule = "every_ms must be above 0, swing from 0 to below 1, speed finite and at least 0";
+            return field("market", format!("is {every_ms} ms, swing {swing}, speed {speed}; {rule}"));
+        }
+        if let Some(StockOuts { chance, period_ms }) = self.stock_outs
+            && (period_ms == 0 || !(0.0..=1.0).contains(&chance))
+        {
+            let rule = "period_ms must be above 0, chance from 0 to 1";
+            return field("stock_outs", format!("is {chance} for {period_ms} ms; {rule}"));
         }
         if let Some(shed) = self.shed
             && !(0.0..=1.0).contains(&shed.keep)
@@ -255,9 +320,20 @@ mod tests {
     }
 
     #[test]
+    fn a_long_tail_is_mostly_short() {
+        let places: Vec<u64> = (0..1000).map(|drawn| Dwell::LongTail.place(0, drawn)).collect();
+        assert!(places.is_sorted() && places[0] == 0 && places[999] > 990);
+        assert!(places[500] < 150, "half of them take less than a seventh of the range: {}", places[500]);
+        assert_eq!((Dwell::Same.place(7, 900), Dwell::Uniform.place(7, 900)), (7, 900));
+    }
+
+    #[test]
     fn bad_options_name_their_field() {
         type Case = (&'static str, fn(&mut Options));
-        let bad: [Case; 5] = [
+        let bad: [Case; 8] = [
+            ("calls_per_second", |o| o.calls_per_second = -1.0),
+            ("market", |o| o.market = Some(Market { every_ms: 0, swing: 0.5, speed: 1.0 })),
+            ("stock_outs", |o| o.stock_outs = Some(StockOuts { chance: 2.0, period_ms: 1 })),
             ("density_multiplier", |o| o.density_multiplier = 0),
             ("failures_per_second", |o| o.failures_per_second = f64::NAN),
             ("shed.keep", |o| o.shed = Some(Shed { at_seconds: 1, keep: 1.5 })),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService as _;
 
 use super::service::Service;
-use super::{Options, Provider, StartError};
+use super::{Options, Provider, StartError, desk};
 use crate::backend::Backend;
 use crate::faults::{Faults, NoFaults};
 use crate::instance::Instance;
@@ -89,6 +89,10 @@ impl Provider {
         let build = BuildInfo::this("provider");
         build.register(&mut registry);
         let (metrics_addr, grace) = (options.metrics_addr.clone(), options.shutdown_grace);
+        let desk = match &options.admin_socket {
+            None => None,
+            Some(path) => Some((desk::bind(path).await?, path.clone())),
+        };
         let (reflection, tls) = (options.reflection, options.tls.clone());
         let secure = gauge(&mut registry, "bigfleet_transport_secure", "1 with TLS, 0 in plaintext");
         secure.set(i64::from(tls.is_some()));
@@ -126,6 +130,9 @@ impl Provider {
             }
         });
         provider.look_now_and_then();
+        if let Some((listener, path)) = desk {
+            provider.open_desk(listener, path);
+        }
 
         let readiness = Readiness::settable("starting");
         readiness.set_ready();

@@ -118,14 +118,15 @@ impl Provider {
         named: &BTreeSet<MachineId>,
         as_of: u64,
     ) -> Result<usize, NotStored> {
-        let as_of = self.shared.backend.is_authoritative().then_some(as_of);
+        let backend = &self.shared.backend;
+        let hosts_as_of = backend.knows_hosts().then_some(as_of);
         let mut changed = 0;
         for chunk in instances.chunks(CHUNK) {
             let ids: Vec<MachineId> = chunk.iter().map(|i| MachineId::trusted(i.id.as_str())).collect();
-            let plan = |table: &mut Table, at: usize| table.plan_instance(&chunk[at], as_of);
+            let plan = |table: &mut Table, at: usize| table.plan_instance(&chunk[at], hosts_as_of);
             changed += self.change_all(&ids, plan).await?;
         }
-        if let Some(as_of) = as_of {
+        if backend.is_authoritative() {
             let gone: Vec<MachineId> = {
                 let table = self.shared.journal.read();
                 table.records().map(|(id, _)| id).filter(|id| !named.contains(*id)).cloned().collect()

@@ -12,7 +12,7 @@ use super::Provider;
 use crate::blob::Blob;
 use crate::faults::Method;
 use crate::shape::{self, Malformed};
-use crate::table::{Ack, Call, Refusal};
+use crate::table::{Ack, Call, Page, Refusal};
 
 /// The service over a provider.
 #[derive(Debug, Clone)]
@@ -157,6 +157,9 @@ impl CapacityProvider for Service {
         let page = self
             .serve(Method::List, String::new(), async move {
                 let (states, limit) = shape::filter(&filter)?;
+                if let Some(past) = provider.shared.faults.past() {
+                    return Ok(Page::of_past(&past, &states, limit));
+                }
                 let cursor = &filter.since_revision;
                 let list = |start| provider.shared.journal.read().list(&states, limit, cursor, start);
                 let rotates = limit > 0 && cursor.is_empty();

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Provider;
-use crate::backend::{Backend, Error, Operation};
+use crate::backend::{Backend, Error};
 use crate::blob::Blob;
 use crate::kind::Kind;
 use crate::scrub::scrub;
@@ -128,12 +128,7 @@ async fn perform(backend: &dyn Backend, work: &Work, begin: Begin) -> Result<Out
             return backend.resume(work).await.map_err(|error| failure(&error, None));
         }
     };
-    let operation = Operation {
-        id: &work.machine_id,
-        machine: &work.machine,
-        operation_id: &work.operation_id,
-        grace_seconds: work.grace_seconds,
-    };
+    let operation = work.operation();
     let clean = |error: Error| failure(&error, Some(&blob));
     match work.kind {
         Kind::Create => Ok(backend.create(operation).await.map_err(clean)?.into()),

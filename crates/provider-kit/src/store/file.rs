@@ -1,22 +1,21 @@
-//! An append-only log in a directory of its own.
+//! An append-only log in a folder of its own.
 //!
 //! `machines.log` holds all changes; `LOCK` keeps a second process out. An append is one write and one fsync, for
 //! however many changes wait. When most of the log is history it is rewritten: a temporary file, fsync, rename,
-//! fsync of the directory.
+//! fsync of the folder.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::disk::{Disk, Folder};
 use super::frame::{self, End, HEADER};
 use super::{Error, Store};
 use crate::table::Change;
 
 const LOG: &str = "machines.log";
 const TEMPORARY: &str = "machines.log.new";
-const LOCK: &str = "LOCK";
 /// A log shorter than this is never rewritten, in bytes.
 const COMPACT_FROM: u64 = 16 * 1024 * 1024;
 /// The log is rewritten when it is this many times as long as after the last rewrite.
@@ -48,8 +47,9 @@ pub struct Recovered {
 /// The durable store.
 #[derive(Debug)]
 pub struct FileStore {
+    disk: Box<dyn Disk>,
+    /// The folder, for texts.
     dir: PathBuf,
-    log: File,
     /// Bytes of the log that are durable.
     len: u64,
     /// Bytes of the log after it was last rewritten or opened.
@@ -59,7 +59,6 @@ pub struct FileStore {
     recovered: Option<Recovered>,
     fsyncs: Fsyncs,
     broken: Option<String>,
-    _lock: File,
 }
 
 impl FileStore {
@@ -67,42 +66,62 @@ impl FileStore {
     /// removed from the end and logged.
     ///
     /// # Errors
-    /// When the directory is locked or cannot be used, or the log is damaged before its end. The log is then
-    /// unchanged.
+    /// When the folder is locked or cannot be used, or the log is damaged before its end. The log is then unchanged.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
-        fs::create_dir_all(&dir).map_err(io("create", &dir))?;
-        let lock = lock(&dir)?;
-        let path = dir.join(LOG);
-        remove_leftover(&dir.join(TEMPORARY))?;
-        if !path.try_exists().map_err(io("look for", &path))? {
-            stage(&dir, HEADER)?;
-            put_in_place(&dir)?;
-        }
-        let mut log = open_log(&path)?;
-        let mut bytes = Vec::new();
-        log.read_to_end(&mut bytes).map_err(io("read", &path))?;
+        let disk = Folder::lock(&dir)?;
+        Self::open_on(Box::new(disk), dir)
+    }
+
+    /// As [`FileStore::open`], on a disk of one's own; `dir` is what error texts call it.
+    ///
+    /// # Errors
+    /// As [`FileStore::open`].
+    pub fn open_on(mut disk: Box<dyn Disk>, dir: PathBuf) -> Result<Self, Error> {
+        let io = |what: &'static str, name: &str| {
+            let path = dir.join(name);
+            move |source| Error::Io { what, path, source }
+        };
+        disk.remove(TEMPORARY).map_err(io("remove", TEMPORARY))?;
+        let bytes = match disk.read(LOG).map_err(io("read", LOG))? {
+            Some(bytes) => bytes,
+            None => {
+                disk.write(TEMPORARY, HEADER).map_err(io("write", TEMPORARY))?;
+                disk.sync(TEMPORARY).map_err(io("sync", TEMPORARY))?;
+                disk.rename(TEMPORARY, LOG).map_err(io("put in place", LOG))?;
+                HEADER.to_vec()
+            }
+        };
+        // Also for a log that is there: its name may come from a process that was killed before it did this.
+        disk.sync_names().map_err(io("sync", ""))?;
         if bytes.get(..HEADER.len()) != Some(HEADER) {
             let start = &bytes[..bytes.len().min(HEADER.len())];
-            return Err(Error::Foreign { path, problem: format!("it begins with {start:02x?}") });
+            return Err(Error::Foreign {
+                path: dir.join(LOG),
+                problem: format!("it begins with {start:02x?}"),
+            });
         }
         let read = frame::read(&bytes);
         let good = u64::try_from(read.good).unwrap_or(u64::MAX);
         let recovered = match read.end {
             End::Clean => None,
-            End::Corrupt(problem) => return Err(Error::Corrupt { path, offset: good, problem }),
+            End::Corrupt(problem) => {
+                return Err(Error::Corrupt { path: dir.join(LOG), offset: good, problem });
+            }
             End::Torn(problem) => {
                 let cut = bytes.len() - read.good;
+                let path = dir.join(LOG);
                 tracing::warn!(path = %path.display(), bytes = cut, %problem, "cut an incomplete write from the end of the log");
-                log.set_len(good).map_err(io("truncate", &path))?;
-                log.sync_all().map_err(io("sync", &path))?;
+                disk.cut(LOG, good).map_err(io("truncate", LOG))?;
                 Some(Recovered { bytes: u64::try_from(cut).unwrap_or(u64::MAX), problem })
             }
         };
-        log.seek(SeekFrom::Start(good)).map_err(io("seek in", &path))?;
+        // What was read may be in memory only, if the process before this one was killed in the middle: nobody may act on
+        // what a crash of the machine could still take back.
+        disk.sync(LOG).map_err(io("sync", LOG))?;
         Ok(Self {
+            disk,
             dir,
-            log,
             len: good,
             base: good,
             compact_from: COMPACT_FROM,
@@ -110,7 +129,6 @@ impl FileStore {
             recovered,
             fsyncs: Fsyncs::default(),
             broken: None,
-            _lock: lock,
         })
     }
 
@@ -152,17 +170,18 @@ impl FileStore {
         }
     }
 
-    fn path(&self) -> PathBuf {
-        self.dir.join(LOG)
+    fn io(&self, what: &'static str, name: &str, source: io::Error) -> Error {
+        Error::Io { what, path: self.dir.join(name), source }
     }
 
-    /// After a failed write the file may hold part of it: cut it off, or give up for good.
-    fn take_back(&mut self, error: Error) -> Error {
-        let undone = self.log.set_len(self.len).and_then(|()| self.log.seek(SeekFrom::Start(self.len)));
-        if let Err(undo) = undone {
-            self.broken = Some(format!("{error}; and cutting it back failed: {undo}"));
-        }
-        error
+    fn frame<'a>(
+        &self,
+        what: &'static str,
+        out: &mut Vec<u8>,
+        changes: impl IntoIterator<Item = &'a Change>,
+    ) -> Result<(), Error> {
+        frame::write(out, changes)
+            .map_err(|problem| self.io(what, LOG, io::Error::new(io::ErrorKind::InvalidInput, problem)))
     }
 }
 
@@ -174,19 +193,19 @@ impl Store for FileStore {
     fn append(&mut self, changes: &[Change]) -> Result<(), Error> {
         self.usable()?;
         let mut bytes = Vec::new();
-        frame::write(&mut bytes, changes).map_err(|problem| Error::Io {
-            what: "encode changes for",
-            path: self.path(),
-            source: std::io::Error::new(std::io::ErrorKind::InvalidInput, problem),
-        })?;
-        if let Err(source) = self.log.write_all(&bytes) {
-            let path = self.path();
-            return Err(self.take_back(Error::Io { what: "append to", path, source }));
+        self.frame("encode changes for", &mut bytes, changes)?;
+        if let Err(source) = self.disk.append(LOG, &bytes) {
+            let error = self.io("append to", LOG, source);
+            // The file may hold a part of it: cut it off, or give up for good.
+            if let Err(undo) = self.disk.cut(LOG, self.len) {
+                self.broken = Some(format!("{error}; and cutting it back failed: {undo}"));
+            }
+            return Err(error);
         }
         self.fsyncs.0.fetch_add(1, Ordering::SeqCst);
-        if let Err(source) = self.log.sync_data() {
+        if let Err(source) = self.disk.sync(LOG) {
             // The system may have dropped the pages: what the file holds now is not known before it is read again.
-            let error = Error::Io { what: "sync", path: self.path(), source };
+            let error = self.io("sync", LOG, source);
             self.broken = Some(error.to_string());
             return Err(error);
         }
@@ -214,104 +233,70 @@ impl Store for FileStore {
             if batch.is_empty() {
                 break;
             }
-            frame::write(&mut bytes, &batch).map_err(|problem| Error::Io {
-                what: "encode a snapshot for",
-                path: self.path(),
-                source: std::io::Error::new(std::io::ErrorKind::InvalidInput, problem),
-            })?;
+            self.frame("encode a snapshot for", &mut bytes, &batch)?;
         }
         let before = self.len;
-        stage(&self.dir, &bytes)?;
-        let done = put_in_place(&self.dir).and_then(|()| {
-            let path = self.path();
-            let mut log = open_log(&path)?;
-            log.seek(SeekFrom::End(0)).map_err(io("seek in", &path))?;
-            Ok(log)
-        });
-        match done {
-            Ok(log) => self.log = log,
-            Err(error) => {
-                // The rename may have happened, and the open file may be the old one: nothing more may be appended.
-                self.broken = Some(error.to_string());
-                return Err(error);
-            }
+        self.disk.write(TEMPORARY, &bytes).map_err(|source| self.io("write", TEMPORARY, source))?;
+        self.disk.sync(TEMPORARY).map_err(|source| self.io("sync", TEMPORARY, source))?;
+        let placed = self.disk.rename(TEMPORARY, LOG).and_then(|()| self.disk.sync_names());
+        if let Err(source) = placed {
+            // Which of both files has the name is not known: nothing more may be appended.
+            let error = self.io("put in place", LOG, source);
+            self.broken = Some(error.to_string());
+            return Err(error);
         }
         self.len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.base = self.len;
-        tracing::info!(path = %self.path().display(), before, after = self.len, "rewrote the log");
+        tracing::info!(path = %self.dir.join(LOG).display(), before, after = self.len, "rewrote the log");
         Ok(())
     }
 }
 
-fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::Io { what, path, source }
-}
-
-fn lock(dir: &Path) -> Result<File, Error> {
-    let path = dir.join(LOCK);
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io("open", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(Error::Io { what: "lock", path, source }),
-    }
-}
-
-fn remove_leftover(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(io("remove", path)(e)),
-        _ => Ok(()),
-    }
-}
-
-fn open_log(path: &Path) -> Result<File, Error> {
-    OpenOptions::new().read(true).write(true).open(path).map_err(io("open", path))
-}
-
-/// Writes what is to become the log beside it.
-fn stage(dir: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let new = dir.join(TEMPORARY);
-    let mut file = private(&new)?;
-    file.write_all(bytes).map_err(io("write", &new))?;
-    file.sync_all().map_err(io("sync", &new))
-}
-
-/// Puts what was staged in the place of the log, whole or not at all.
-fn put_in_place(dir: &Path) -> Result<(), Error> {
-    let path = dir.join(LOG);
-    fs::rename(dir.join(TEMPORARY), &path).map_err(io("put in place", &path))?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("sync", dir))
-}
-
-/// Made for its owner only: `shard_metadata` is nobody else's business.
-fn private(path: &Path) -> Result<File, Error> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(true).mode(0o600);
-    options.open(path).map_err(io("create", path))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
-
     use super::*;
 
-    fn change() -> Change {
-        Change { removed: "m".into(), revision: 1, ..Change::default() }
+    /// A real folder whose syncs fail once told to.
+    #[derive(Debug)]
+    struct NoSync(Folder, Arc<std::sync::atomic::AtomicBool>);
+
+    impl Disk for NoSync {
+        fn read(&mut self, name: &str) -> io::Result<Option<Vec<u8>>> {
+            self.0.read(name)
+        }
+        fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.0.write(name, bytes)
+        }
+        fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.0.append(name, bytes)
+        }
+        fn cut(&mut self, name: &str, len: u64) -> io::Result<()> {
+            self.0.cut(name, len)
+        }
+        fn sync(&mut self, name: &str) -> io::Result<()> {
+            if self.1.load(Ordering::SeqCst) { Err(io::Error::other("no")) } else { self.0.sync(name) }
+        }
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+        fn remove(&mut self, name: &str) -> io::Result<()> {
+            self.0.remove(name)
+        }
+        fn sync_names(&mut self) -> io::Result<()> {
+            self.0.sync_names()
+        }
     }
 
     #[test]
     fn a_failed_sync_breaks_the_store_for_good() {
+        let change = || Change { removed: "m".into(), revision: 1, ..Change::default() };
         let dir = tempfile::tempdir().unwrap();
-        let mut store = FileStore::open(dir.path()).unwrap();
+        let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let disk = NoSync(Folder::lock(dir.path()).unwrap(), Arc::clone(&fails));
+        let mut store = FileStore::open_on(Box::new(disk), dir.path().to_owned()).unwrap();
         store.append(&[change()]).unwrap();
         assert_eq!(store.broken(), None);
-        // A pipe takes writes and has nothing to sync.
-        let (_reader, writer) = std::io::pipe().unwrap();
-        store.log = File::from(OwnedFd::from(writer));
+        fails.store(true, Ordering::SeqCst);
         let error = store.append(&[change()]).unwrap_err();
         assert!(matches!(error, Error::Io { what: "sync", .. }), "{error}");
         assert!(store.broken().unwrap().contains("machines.log"), "{:?}", store.broken());

@@ -30,6 +30,17 @@ pub struct Page {
     pub last: u64,
 }
 
+impl Page {
+    /// Some other machines than a table's, without a cursor.
+    pub(crate) fn of_past(past: &[Arc<pb::Machine>], states: &BTreeSet<MachineState>, limit: usize) -> Self {
+        let wanted = |machine: &&Arc<pb::Machine>| {
+            states.is_empty() || states.iter().any(|state| i32::from(state.number()) == machine.state)
+        };
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        Self { machines: past.iter().filter(wanted).take(limit).cloned().collect(), ..Self::default() }
+    }
+}
+
 impl Table {
     /// Machines in one of `states` (empty: any) that changed since `cursor`, at most `limit` of them (0: all). A
     /// cursor that this table did not give, or one too old to know all removals, means everything, which then begins

@@ -41,7 +41,7 @@ async fn the_program_sees_the_operation_and_the_blob() {
     assert_eq!(
         read(dir.path(), "Configure.env"),
         "BIGFLEET_CLUSTER=cluster-a\nBIGFLEET_INSTANCE_TYPE=m6i.large\nBIGFLEET_MACHINE_ID=idle-1\n\
-         BIGFLEET_OPERATION=Configure\nBIGFLEET_ZONE=zone-b\n"
+         BIGFLEET_OPERATION=Configure\nBIGFLEET_OPERATION_ID=op-1\nBIGFLEET_ZONE=zone-b\n"
     );
     assert_eq!(read(dir.path(), "Configure.stdin"), "secret\0blob");
     cloud.client.drain("idle-1", 17).await.unwrap();

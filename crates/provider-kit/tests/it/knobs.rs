@@ -228,3 +228,81 @@ async fn quota_is_shed_and_machines_break_by_themselves() {
     .await;
     cloud.stop().await;
 }
+
+#[tokio::test]
+async fn a_cloud_throttles_runs_out_and_lags_behind_by_itself() {
+    use bigfleet_provider_kit::fakecloud::StockOuts;
+    let mut slow = options();
+    slow.calls_per_second = 0.001;
+    let cloud = start(slow).await;
+    let first: Vec<Code> =
+        [code(cloud.client.create("spec-0").await), code(cloud.client.create("spec-1").await)].into();
+    assert_eq!(first, [Code::Ok, Code::Unavailable], "one now, the next in a quarter of an hour");
+    assert_eq!(cloud.control().state("spec-1"), Some(Speculative));
+    assert_eq!(code(cloud.client.get("spec-1").await), Code::Ok, "reads are not throttled");
+    cloud.stop().await;
+
+    let mut empty = options();
+    empty.stock_outs = Some(StockOuts { chance: 1.0, period_ms: 60_000 });
+    let cloud = start(empty).await;
+    eventually("everything is out", async || {
+        let answers = [code(cloud.client.create("spec-0").await), code(cloud.client.create("spot-0").await)];
+        (answers == [Code::ResourceExhausted; 2]).then_some(())
+    })
+    .await;
+    cloud.stop().await;
+
+    for (lag, knows) in [(3_600_000, false), (200, true)] {
+        let mut late = options();
+        late.list_lag_ms = lag;
+        let cloud = start(late).await;
+        eventually("there is a past to show", async || {
+            cloud.client.list_since(b"", 0).await.revision.is_empty().then_some(())
+        })
+        .await;
+        cloud.control().fail_machine("idle-0", "broke").await.unwrap();
+        assert_eq!(cloud.client.get("idle-0").await.unwrap().state, number(Failed));
+        let failed = async || {
+            let list = cloud.client.list_since(b"", 0).await;
+            list.machines.iter().any(|m| m.id == "idle-0" && m.state == number(Failed))
+        };
+        if knows {
+            eventually("List knows", async || failed().await.then_some(())).await;
+        } else {
+            assert!(!failed().await, "List does not know for an hour");
+        }
+        cloud.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn spot_prices_move_and_dear_hosts_are_taken_away() {
+    use bigfleet_provider_kit::fakecloud::Market;
+    let mut market = options();
+    market.seeds.spot = 4;
+    market.market = Some(Market { every_ms: 20, swing: 0.5, speed: 1e5 });
+    let cloud = start(market).await;
+    cloud.client.create("spot-0").await.unwrap();
+    let taken = eventually("spot-0 is taken away", async || {
+        Some(cloud.client.get("spot-0").await.unwrap()).filter(|m| m.state == number(Failed))
+    })
+    .await;
+    assert!(taken.last_error.contains("taken away"), "{}", taken.last_error);
+    let machines = cloud.client.list_since(b"", 0).await.machines;
+    for machine in machines {
+        let moves = machine.id.starts_with("spot");
+        let (least, most) = if moves { (0.15 - 1e-9, 0.45 + 1e-9) } else { (0.0, 1.0) };
+        assert!((least..=most).contains(&machine.price_per_hour), "{machine:?}");
+        assert!(
+            !moves || (machine.interruption_probability - machine.price_per_hour).abs() < 1e-9,
+            "{machine:?}"
+        );
+    }
+    let price = cloud.client.get("spot-1").await.unwrap().price_per_hour;
+    eventually("prices go on", async || {
+        ((cloud.client.get("spot-1").await.unwrap().price_per_hour - price).abs() > 1e-12).then_some(())
+    })
+    .await;
+    assert_eq!(cloud.client.get("spec-0").await.unwrap().price_per_hour, 1.0, "on-demand stays");
+    cloud.stop().await;
+}

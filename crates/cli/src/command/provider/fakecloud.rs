@@ -1,7 +1,7 @@
 //! `bigfleet provider fakecloud`.
 
 use bigfleet_provider_kit::fakecloud::{
-    BootCommand, Class, FakeCloud, Latency, Options, Profile, Seeds, Shed,
+    BootCommand, Class, Dwell, FakeCloud, Latency, Market, Options, Profile, Seeds, Shed, StockOuts,
 };
 
 use super::{Common, Failure, Outcome, flags, label, serve};
@@ -120,6 +120,60 @@ const FLAGS: &[Flag] = &[
         help: "How long a Delete takes",
     },
     Flag {
+        name: "dwell",
+        kind: Kind::Choice(&["same", "uniform", "long-tail"]),
+        default: Some("same"),
+        help: "Which time of its range work takes: the same for each machine, any, or mostly short ones",
+    },
+    Flag {
+        name: "latency-spread",
+        kind: Kind::Rate,
+        default: Some("1"),
+        help: "How many times the latencies the longest work takes; at least 1",
+    },
+    Flag {
+        name: "spot-market-every",
+        kind: Kind::Duration,
+        default: Some("0"),
+        help: "How often spot prices move; dear spot hosts are taken away sooner. 0 is never",
+    },
+    Flag {
+        name: "spot-market-swing",
+        kind: Kind::Fraction,
+        default: Some("0.5"),
+        help: "How far spot prices move from where they began, as a part of it; below 1",
+    },
+    Flag {
+        name: "spot-market-speed",
+        kind: Kind::Rate,
+        default: Some("1"),
+        help: "How many times faster than in real time spot hosts are taken away",
+    },
+    Flag {
+        name: "stock-out-chance",
+        kind: Kind::Fraction,
+        default: Some("0"),
+        help: "The chance that a class of machines is out of stock for a period",
+    },
+    Flag {
+        name: "stock-out-period",
+        kind: Kind::PositiveDuration,
+        default: Some("1m"),
+        help: "How long such a period is",
+    },
+    Flag {
+        name: "throttle-per-sec",
+        kind: Kind::Rate,
+        default: Some("0"),
+        help: "Mutating calls a second that are let through; 0 is all",
+    },
+    Flag {
+        name: "list-lag",
+        kind: Kind::Duration,
+        default: Some("0"),
+        help: "How far List is behind; it then takes no cursor",
+    },
+    Flag {
         name: "boot-command",
         kind: Kind::Text,
         default: Some(""),
@@ -167,16 +221,39 @@ fn options(values: &Values) -> Result<Options, Failure> {
         random_seed: number("random-seed"),
         ..Options::default()
     };
-    options.latency.create = Latency::fixed(values.duration("create-latency"));
-    options.latency.configure = Latency::fixed(values.duration("configure-latency"));
-    options.latency.drain = Latency::fixed(values.duration("drain-latency"));
-    options.latency.delete = Latency::fixed(values.duration("delete-latency"));
+    let spread = values.number("latency-spread");
+    if !(1.0..=10_000.0).contains(&spread) {
+        return Err(Failure::Usage(format!("--latency-spread: is {spread}, must be from 1 to 10000")));
+    }
+    for kind in bigfleet_provider_kit::Kind::ALL {
+        let shortest = values.duration(&format!("{}-latency", kind.name().to_lowercase()));
+        options
+            .latency
+            .set(kind, Latency { max_ms: millis(shortest.mul_f64(spread)), min_ms: millis(shortest) });
+    }
+    options.dwell = match values.text("dwell") {
+        "uniform" => Dwell::Uniform,
+        "long-tail" => Dwell::LongTail,
+        _ => Dwell::Same,
+    };
+    let every_ms = millis(values.duration("spot-market-every"));
+    let (swing, speed) = (values.number("spot-market-swing"), values.number("spot-market-speed"));
+    options.market = (every_ms > 0).then_some(Market { every_ms, swing, speed });
+    let chance = values.number("stock-out-chance");
+    let period_ms = millis(values.duration("stock-out-period")).max(1);
+    options.stock_outs = (chance > 0.0).then_some(StockOuts { chance, period_ms });
+    options.calls_per_second = values.number("throttle-per-sec");
+    options.list_lag_ms = millis(values.duration("list-lag"));
     let at_seconds = number("speculative-shed-at-seconds");
     options.shed =
         (at_seconds > 0).then(|| Shed { at_seconds, keep: values.number("speculative-shed-multiplier") });
     let mut words = values.text("boot-command").split_whitespace().map(str::to_owned);
     options.boot = words.next().map(|program| BootCommand { program: program.into(), args: words.collect() });
     Ok(options.take_environment(|name| std::env::var(name).ok()))
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn archetypes(path: &std::path::Path) -> Result<Vec<Class>, Failure> {

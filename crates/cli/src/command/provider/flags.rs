@@ -45,6 +45,12 @@ pub(super) const COMMON: &[Flag] = &[
         help: "How long any transition may take; 0 is 5 min, and 10 min for a Drain",
     },
     Flag {
+        name: "admin-socket",
+        kind: Kind::Path,
+        default: Some(""),
+        help: "Socket for `bigfleet provider repair`; with --state it is admin.sock in that folder",
+    },
+    Flag {
         name: "tls-cert",
         kind: Kind::Path,
         default: Some(""),
