@@ -58,7 +58,7 @@ fn wish(bytes: &mut Bytes<'_>) -> Need {
     if bytes.one_in(4) {
         return wild;
     }
-    let same = Requirement { key: keys::ZONE.into(), operator: Operator::Same, values: Vec::new().into() };
+    let same = Requirement { key: keys::ZONE.into(), operator: Operator::Same, values: Vec::new() };
     let gang = bytes.one_in(2).then_some(same);
     let (priority, penalty) = (bytes.pick(&[0, 0, 100, 900_001]), PenaltyBucket::ZERO);
     let profile = Profile::new(gang.into_iter().collect(), Vec::new(), priority, penalty, penalty);
