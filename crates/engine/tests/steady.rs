@@ -93,10 +93,17 @@ fn allocated(engine: &mut Engine, at: i64) -> (Decisions, BTreeMap<&'static str,
     (decisions, phases.map(|(phase, count)| (phase.name(), count)).collect())
 }
 
+/// One test, because the counter counts what other threads allocate too.
 #[test]
 fn a_steady_cycle_allocates_nothing_but_its_answer() {
     let mut engine = engine();
-    for cycle in 0..3 {
+    engine.decide(secs(0));
+    // The counter counts.
+    engine.forget();
+    let (_, allocations) = allocated(&mut engine, 0);
+    assert!(allocations["phase1"] > 100, "{allocations:?}");
+
+    for cycle in 1..3 {
         engine.decide(secs(cycle));
     }
     // What a shard hears all the time: the same again.
@@ -108,14 +115,4 @@ fn a_steady_cycle_allocates_nothing_but_its_answer() {
     assert_eq!(engine.decide_afresh(secs(10)), decisions);
     let (_, allocations) = allocated(&mut engine, 11);
     assert!(allocations.values().all(|count| *count == 0), "{allocations:?}");
-}
-
-/// The counter counts.
-#[test]
-fn a_fresh_cycle_allocates() {
-    let mut engine = engine();
-    engine.decide(secs(0));
-    engine.forget();
-    let (_, allocations) = allocated(&mut engine, 1);
-    assert!(allocations["phase1"] > 100, "{allocations:?}");
 }
