@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bigfleet_net::metrics::code_label;
 use tonic::{Code, Status};
 
 use bigfleet_proto::v1alpha1 as pb;
@@ -44,7 +45,7 @@ pub(crate) fn code<T>(answer: &Result<T, Status>) -> Code {
 pub(crate) fn answers<T>(what: &str, answer: &Result<T, Status>, wanted: &[Code]) -> Check {
     let got = code(answer);
     ensure(wanted.contains(&got), || {
-        let names: Vec<_> = wanted.iter().map(|code| name(*code)).collect();
+        let names: Vec<_> = wanted.iter().map(|code| code_label(*code)).collect();
         let text = answer.as_ref().err().map(shown).unwrap_or_else(|| "OK".into());
         format!("{what}: must be answered {}, got {text}", names.join(" or "))
     })
@@ -85,28 +86,5 @@ pub(crate) fn equal<T: PartialEq + fmt::Debug>(what: &str, got: &T, wanted: &T) 
 
 /// A status in a line.
 pub(crate) fn shown(status: &Status) -> String {
-    format!("{} {:?}", name(status.code()), crate::record::cut(status.message(), 300))
-}
-
-/// A code as the wire's documents write it.
-pub(crate) fn name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
+    format!("{} {:?}", code_label(status.code()), crate::record::cut(status.message(), 300))
 }

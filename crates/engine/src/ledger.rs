@@ -234,7 +234,7 @@ impl Ledger {
     ) -> Vec<Seated<'a>> {
         let mut seated = Vec::new();
         for cluster in &opened.whole {
-            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+            for (at, entry) in (0..).zip(&self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix) else { continue };
                 let turn = Turn { ix: entry.ix, row, kept: None };
                 seated.push(Seated { seat: Seat { cluster: *cluster, at }, turn, before: None });

@@ -10,7 +10,7 @@ use bigfleet_provider_kit::{Handle, MemStore, Options, Provider};
 use bigfleet_types::MachineState::{Configured, Failed, Idle, Speculative};
 use tonic::Code;
 
-use crate::fixture::{Client, PATIENCE, code, eventually, number};
+use crate::fixture::{Client, PATIENCE, code, number, settled};
 
 const GOOD: &str = "\
 hooks:
@@ -101,17 +101,6 @@ async fn start(path: &Path) -> (Handle, Client) {
     let handle = Provider::start(listener, backend, options, Box::new(MemStore)).await.unwrap();
     let client = Client::connect(&handle.dial_addr().to_string(), "s", 1);
     (handle, client)
-}
-
-async fn settled(
-    client: &Client,
-    id: &str,
-    state: bigfleet_types::MachineState,
-) -> bigfleet_provider_kit::pb::Machine {
-    eventually(&format!("{id} becomes {state}"), async || {
-        Some(client.get(id).await.unwrap()).filter(|m| m.state == number(state))
-    })
-    .await
 }
 
 const ONE: &str = "  - {id: a, instance_type: r740, zone: z, address: 10.0.0.1, resources: {cpu: 4}}\n";

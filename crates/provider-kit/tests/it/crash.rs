@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use bigfleet_provider_kit::fakecloud::Profile;
 use bigfleet_provider_kit::store::{Disk, FileStore, Store};
-use bigfleet_provider_kit::table::{Call, Change, Checks, Command, Table, Token, Work};
-use bigfleet_provider_kit::{Binding, Host, Instance, Kind, MachineId, Outcome, pb};
+use bigfleet_provider_kit::table::{Call, Change, Command, Table, Token, Work};
+use bigfleet_provider_kit::{Binding, Host, Instance, Kind, MachineId, Outcome};
 use bigfleet_types::chance::{Chance as _, Seeded};
+
+use crate::fixture::Anything;
 
 /// What a file holds, and what of it is on the disk.
 #[derive(Debug, Clone, Default)]
@@ -182,18 +184,6 @@ impl Disk for Double {
         }
         inner.durable_names = inner.names.clone();
         inner.history.clear();
-        Ok(())
-    }
-}
-
-struct Anything;
-
-impl Checks for Anything {
-    fn can_delete(&self, _machine: &pb::Machine) -> bool {
-        true
-    }
-
-    fn in_stock(&self, _machine: &pb::Machine) -> Result<(), String> {
         Ok(())
     }
 }

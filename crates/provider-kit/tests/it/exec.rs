@@ -9,7 +9,7 @@ use bigfleet_provider_kit::program::Program;
 use bigfleet_provider_kit::{Handle, MemStore, Options, Provider, StartError};
 use bigfleet_types::MachineState::{Configured, Failed, Idle, Speculative};
 
-use crate::fixture::{Client, eventually, number};
+use crate::fixture::{Client, settled};
 
 /// A program that describes slots `a` and `b`, and for the rest runs `script`.
 async fn start(dir: &Path, describe: &str, script: &str) -> Result<(Handle, Client), StartError> {
@@ -31,17 +31,6 @@ for id in a b; do
   printf '{"id":"%s","instance_type":"t","capacity_type":"on-demand","resources":{"cpu":"1"}}' $id
 done
 echo ']}'"#;
-
-async fn settled(
-    client: &Client,
-    id: &str,
-    state: bigfleet_types::MachineState,
-) -> bigfleet_provider_kit::pb::Machine {
-    eventually(&format!("{id} becomes {state}"), async || {
-        Some(client.get(id).await.unwrap()).filter(|m| m.state == number(state))
-    })
-    .await
-}
 
 #[tokio::test]
 async fn a_program_is_given_everything_and_the_blob_only_on_its_input() {

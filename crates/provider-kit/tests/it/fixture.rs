@@ -8,6 +8,7 @@ use bigfleet_net::channel;
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
 use bigfleet_provider_kit::fakecloud::{Control, FakeCloud, Handle, Latencies, Latency, Options, Seeds};
+use bigfleet_provider_kit::table::Checks;
 use bigfleet_types::MachineState;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -191,5 +192,26 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
         }
         assert!(begun.elapsed() < PATIENCE, "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until a machine is in a state, and gives it as it is then.
+pub(crate) async fn settled(client: &Client, id: &str, state: MachineState) -> pb::Machine {
+    eventually(&format!("{id} becomes {state}"), async || {
+        Some(client.get(id).await.unwrap()).filter(|m| m.state == number(state))
+    })
+    .await
+}
+
+/// A table's checks that let everything through.
+pub(crate) struct Anything;
+
+impl Checks for Anything {
+    fn can_delete(&self, _machine: &pb::Machine) -> bool {
+        true
+    }
+
+    fn in_stock(&self, _machine: &pb::Machine) -> Result<(), String> {
+        Ok(())
     }
 }

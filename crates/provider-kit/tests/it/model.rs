@@ -2,26 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_provider_kit::fakecloud::Profile;
-use bigfleet_provider_kit::table::{
-    Call, Change, Checks, Command, MAX_GHOSTS, Mark, Refusal, Table, Token, Work,
-};
+use bigfleet_provider_kit::table::{Call, Change, Command, MAX_GHOSTS, Mark, Refusal, Table, Token, Work};
 use bigfleet_provider_kit::{Binding, Host, Instance, Kind, Outcome};
 use bigfleet_types::{MachineId, MachineState};
 use proptest::prelude::*;
 
-struct Anything;
-
-impl Checks for Anything {
-    fn can_delete(&self, _machine: &pb::Machine) -> bool {
-        true
-    }
-
-    fn in_stock(&self, _machine: &pb::Machine) -> Result<(), String> {
-        Ok(())
-    }
-}
+use crate::fixture::Anything;
 
 #[derive(Debug, Clone)]
 enum Step {
