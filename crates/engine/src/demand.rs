@@ -217,8 +217,9 @@ impl Demand {
         for group in groups {
             let members: Vec<&Row> = group.iter().filter_map(|ix| self.rows[ix.at()].as_ref()).collect();
             if let Some(fold) = forms.fold(&members, symbols, matching) {
+                let stamps = members.iter().map(|row| row.stamp).collect();
                 let fold = self.insert(fold);
-                sets.push(GangSet { gangs: group, fold, shared: false });
+                sets.push(GangSet { gangs: group, stamps, fold, shared: false });
             }
         }
         let stamp = |set: &GangSet| self.row(set.fold).map(|row| row.stamp);

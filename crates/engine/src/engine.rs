@@ -168,7 +168,8 @@ impl Engine {
         }
         ended(Phase::Fold);
         let claims = std::mem::take(&mut ledger.claims);
-        let mut pass = Pass::new(fleet, demand, &rows, symbols, matching, claims);
+        let lookout = std::mem::take(&mut ledger.lookout);
+        let mut pass = Pass::new(fleet, demand, &rows, symbols, matching, claims, lookout);
         let mut outcomes = phase1::run(&mut pass, turns);
         for (before, outcome) in before.iter().zip(&outcomes) {
             ledger.acquired(fleet, before.as_deref(), &outcome.acquired);
@@ -208,7 +209,8 @@ impl Engine {
         }
         let shortfalls = verdict::shortfalls(symbols, &rows, &outcomes);
         self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
-        ledger.claims = pass.into_claims();
+        (ledger.claims, ledger.lookout) = pass.into_parts();
+        ledger.lookout.tidy();
         ledger.taken = taken;
         let found = seats.into_iter().zip(outcomes).zip(verdicts);
         let found = found.map(|((seat, outcome), verdict)| (seat, outcome, verdict));

@@ -20,6 +20,8 @@ use crate::matching::{Matching, ProfileIx};
 pub(crate) struct GangSet {
     /// By arrival and group.
     pub(crate) gangs: Box<[RowIx]>,
+    /// What machines bound for each of them are stamped with.
+    pub(crate) stamps: Box<[StampIx]>,
     /// What they become if all of them fold.
     pub(crate) fold: RowIx,
     /// Gangs of another profile fold into the same row.
@@ -120,7 +122,9 @@ impl Plan {
             matching.look(first.profile, &fleet.classes);
             let fits = reach.holds(fleet, matching, first);
             let folds = |row: &Row| fits && keeps_whole(fleet, row);
-            if fits && !set.shared && rows().all(|(_, row)| folds(row)) {
+            // Nearly always, and found without a look at the gangs.
+            let unstamped = || set.stamps.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
+            if fits && !set.shared && (unstamped() || rows().all(|(_, row)| folds(row))) {
                 plan.rows.push(set.fold);
                 continue;
             }

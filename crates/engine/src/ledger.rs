@@ -21,10 +21,9 @@ use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
 use crate::pass::Claims;
-use crate::phase1::{Kept, Outcome, Turn};
+use crate::phase1::{Kept, Lookout, Outcome, Turn};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
-use crate::place::PlaceIx;
 use crate::policy::Policy;
 
 /// Where a row stands in the ledger.
@@ -65,6 +64,7 @@ pub(crate) struct Ledger {
     /// Clusters with excess.
     wasting: BTreeSet<ClusterIx>,
     pub(crate) claims: Claims,
+    pub(crate) lookout: Lookout,
     pub(crate) holds: Holds,
     pub(crate) taken: Taken,
     reach: Reach,
@@ -133,6 +133,7 @@ impl Ledger {
             set.clear();
         }
         self.claims.start_over(fleet);
+        self.lookout.forget();
         self.holds.start_over(fleet, policy);
         self.reach = Reach::default();
         self.order.clear();
@@ -150,25 +151,24 @@ impl Ledger {
         self.books.resize_with(symbols.cluster_count(), Book::default);
         self.claims.catch_up(fleet, &changes.moved, settled);
         self.holds.catch_up(fleet, policy, &changes.idle);
+        settled.iter().for_each(|ix| self.lookout.note(&fleet.pools, *ix));
         let pools = settled.iter().map(|ix| fleet.pools.get(*ix));
-        let free = pools.filter(|pool| matches!(pool.place, PlaceIx::IDLE | PlaceIx::SPECULATIVE));
-        self.touched.extend(free.map(|pool| pool.class));
+        self.touched.extend(pools.filter(|pool| pool.is_for_the_taking()).map(|pool| pool.class));
         let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
         changed.sort_unstable();
         let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
         let whole: Vec<ClusterIx> = whole.into_iter().collect();
         self.claims.release_counted(fleet);
         for cluster in &whole {
-            for entry in &self.books[cluster.at()].entries {
-                self.claims.release(fleet, entry.ix, &entry.outcome.credited);
-                self.claims.release(fleet, entry.ix, &entry.outcome.acquired);
+            self.claims.release_cluster(fleet, *cluster);
+            for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 self.touched.extend(entry.outcome.acquired.iter().map(|slot| fleet.class(*slot)));
             }
-            self.claims.reopen(*cluster);
         }
-        for cluster in &self.open {
-            for entry in &self.books[cluster.at()].entries {
-                self.claims.release(fleet, entry.ix, &entry.outcome.acquired);
+        for cluster in self.open.iter().chain(&whole) {
+            for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
+                let note = |pool| self.lookout.note(&fleet.pools, pool);
+                self.claims.release(fleet, entry.ix, &entry.outcome.acquired, note);
             }
         }
         Opened { whole, changed }
@@ -232,33 +232,38 @@ impl Ledger {
         demand: &'a Demand,
         symbols: &Symbols,
     ) -> Vec<Seated<'a>> {
-        let mut seated = Vec::new();
+        // The rows of a book are in order, so their places in it stand for all that tells equals apart.
+        let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
+        let listed = |cluster: ClusterIx, at: u32, entry: &Entry, keeps: bool| {
+            let row = demand.row(entry.ix)?;
+            Some((order(row, at), Seat { cluster, at }, entry.ix, row, keeps))
+        };
+        let mut seats = Vec::new();
         for cluster in &opened.whole {
-            for (at, entry) in (0..).zip(&self.books[cluster.at()].entries) {
-                let Some(row) = demand.row(entry.ix) else { continue };
-                let turn = Turn { ix: entry.ix, row, kept: None };
-                seated.push(Seated { seat: Seat { cluster: *cluster, at }, turn, before: None });
-            }
+            let entries = (0..).zip(&self.books[cluster.at()].entries);
+            seats.extend(entries.filter_map(|(at, entry)| listed(*cluster, at, entry, false)));
         }
         for cluster in self.open.iter().filter(|cluster| opened.whole.binary_search(cluster).is_err()) {
-            let entries = (0..).zip(&mut self.books[cluster.at()].entries);
-            for (at, entry) in entries.filter(|(_, entry)| entry.outcome.is_open()) {
-                let Some(row) = demand.row(entry.ix) else { continue };
-                let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
-                let turn = Turn { ix: entry.ix, row, kept: Some(Kept { credited, missing }) };
-                let before = Some(acquired);
-                seated.push(Seated { seat: Seat { cluster: *cluster, at }, turn, before });
-            }
+            let entries = (0..).zip(&self.books[cluster.at()].entries);
+            let open = entries.filter(|(_, entry)| entry.outcome.is_open());
+            seats.extend(open.filter_map(|(at, entry)| listed(*cluster, at, entry, true)));
         }
-        let order = |row: &Row| {
-            (row.precedence, row.arrival(), symbols.rank(row.cluster), row.need.profile.fingerprint())
-        };
-        let mut keyed: Vec<_> = seated.into_iter().map(|seated| (order(seated.turn.row), seated)).collect();
-        keyed.sort_unstable_by(|(a, left), (b, right)| {
-            let group = |seated: &Seated<'a>| &seated.turn.row.need.group;
-            a.cmp(b).then_with(|| group(left).cmp(group(right)))
+        seats.sort_unstable_by_key(|(order, ..)| *order);
+        let seated = seats.into_iter().map(|(_, seat, ix, row, keeps)| {
+            let outcome = keeps.then(|| std::mem::take(self.outcome_mut(seat)));
+            let (kept, before) = match outcome {
+                Some(Outcome { credited, missing, acquired, .. }) => {
+                    (Some(Kept { credited, missing }), Some(acquired))
+                }
+                None => (None, None),
+            };
+            Seated { seat, turn: Turn { ix, row, kept }, before }
         });
-        keyed.into_iter().map(|(_, seated)| seated).collect()
+        seated.collect()
+    }
+
+    fn outcome_mut(&mut self, seat: Seat) -> &mut Outcome {
+        &mut self.books[seat.cluster.at()].entries[seat.at as usize].outcome
     }
 
     /// Notes that a row with a turn acquired other machines than before.

@@ -92,9 +92,13 @@ fn spread_rules(profile: &Profile, symbols: &mut Symbols) -> SpreadRules {
 /// The enforced spreads of one profile.
 pub(crate) type SpreadRules = SmallVec<[SpreadRule; 1]>;
 
+/// Tells profiles apart even when one takes the place of another.
+pub(crate) type Serial = u64;
+
 /// A profile in numbers, with the classes that match it among those looked at so far.
 #[derive(Debug)]
 struct Entry {
+    serial: Serial,
     fingerprint: Fingerprint,
     interruption: PenaltyBucket,
     terms: Vec<Term>,
@@ -112,6 +116,7 @@ pub(crate) struct Matching {
     by_fingerprint: Map<Fingerprint, ProfileIx>,
     entries: Vec<Option<Entry>>,
     free: Vec<ProfileIx>,
+    serials: Serial,
 }
 
 impl Matching {
@@ -124,7 +129,9 @@ impl Matching {
             }
             return *ix;
         }
+        self.serials += 1;
         let entry = Entry {
+            serial: self.serials,
             fingerprint,
             interruption: profile.interruption(),
             terms: profile.requirements().iter().map(|r| Term::compile(r, symbols)).collect(),
@@ -149,6 +156,11 @@ impl Matching {
     /// The entry of a profile that some Need uses.
     pub(crate) fn find(&self, fingerprint: Fingerprint) -> Option<ProfileIx> {
         self.by_fingerprint.get(&fingerprint).copied()
+    }
+
+    /// The number that no other profile ever has.
+    pub(crate) fn serial(&self, ix: ProfileIx) -> Serial {
+        self.entries[ix.at()].as_ref().map_or(0, |entry| entry.serial)
     }
 
     /// One Need less uses the profile; the last one takes the entry with it.

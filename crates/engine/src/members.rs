@@ -23,8 +23,6 @@ index! {
 impl PoolIx {
     /// In no pool: nobody may claim the machine.
     pub(crate) const NONE: Self = Self(u32::MAX);
-    /// The smallest number.
-    pub(crate) const FIRST: Self = Self(0);
 }
 
 /// One pool.
@@ -44,6 +42,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Whether its machines are for any Need that matches.
+    pub(crate) fn is_for_the_taking(&self) -> bool {
+        tier(self.place).is_some()
+    }
+
     /// The members in the order of their ids.
     pub(crate) fn members(&self) -> &[Slot] {
         &self.members
@@ -81,6 +84,9 @@ impl Listing {
 pub(crate) struct Pools {
     all: Vec<Pool>,
     free: Vec<PoolIx>,
+    /// By class: its pool of Idle and its pool of Speculative machines, or [`PoolIx::NONE`].
+    free_of: Vec<[PoolIx; 2]>,
+    /// All others by class and place.
     index: HashTable<PoolIx>,
     lists: Map<Listing, SmallVec<[PoolIx; 4]>>,
     /// By stamp: how many pools of any cluster are stamped, or created, so. Most gangs have none.
@@ -106,6 +112,9 @@ impl Pools {
     }
 
     pub(crate) fn find(&self, class: ClassIx, place: PlaceIx) -> Option<PoolIx> {
+        if let Some(tier) = tier(place) {
+            return self.free_of.get(class.at()).map(|of| of[tier]).filter(|ix| *ix != PoolIx::NONE);
+        }
         let is_it = |ix: &PoolIx| (self.all[ix.at()].class, self.all[ix.at()].place) == (class, place);
         self.index.find(hash(class, place), is_it).copied()
     }
@@ -217,15 +226,24 @@ impl Pools {
         } else {
             self.all[ix.at()] = pool;
         }
-        let all = &self.all;
-        self.index.insert_unique(hash(class, place), ix, |ix| hash(all[ix.at()].class, all[ix.at()].place));
+        if let Some(tier) = tier(place) {
+            if class.at() >= self.free_of.len() {
+                self.free_of.resize(class.at() + 1, [PoolIx::NONE; 2]);
+            }
+            self.free_of[class.at()][tier] = ix;
+        } else {
+            let all = &self.all;
+            self.index.insert_unique(hash(class, place), ix, |ix| hash(all[ix.at()].class, all[ix.at()].place));
+        }
         ix
     }
 
     fn close(&mut self, ix: PoolIx, places: &Places) {
         let Pool { class, place, listed, .. } = self.all[ix.at()];
         self.count_stamp(places.get(place), -1);
-        if let Ok(entry) = self.index.find_entry(hash(class, place), |other| *other == ix) {
+        if let Some(tier) = tier(place) {
+            self.free_of[class.at()][tier] = PoolIx::NONE;
+        } else if let Ok(entry) = self.index.find_entry(hash(class, place), |other| *other == ix) {
             entry.remove();
         }
         for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
@@ -273,6 +291,15 @@ impl Pools {
     pub(crate) fn reuse(&mut self, mut settled: Vec<PoolIx>) {
         settled.clear();
         self.settled = settled;
+    }
+}
+
+/// Which of a class's two free pools a place is.
+fn tier(place: PlaceIx) -> Option<usize> {
+    match place {
+        PlaceIx::IDLE => Some(0),
+        PlaceIx::SPECULATIVE => Some(1),
+        _ => None,
     }
 }
 

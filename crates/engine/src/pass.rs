@@ -7,6 +7,8 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use smallvec::SmallVec;
+
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::{Demand, Row, RowIx};
@@ -15,7 +17,7 @@ use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Queue, Sight, SpreadOrder, Terrain, Universe};
+use crate::phase1::{Lookout, Queue, SpreadOrder, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -23,6 +25,16 @@ use crate::place::{Place, PlaceIx};
 pub(crate) enum Tier {
     Idle,
     Speculative,
+}
+
+impl Tier {
+    /// Where such machines are.
+    pub(crate) fn place(self) -> PlaceIx {
+        match self {
+            Self::Idle => PlaceIx::IDLE,
+            Self::Speculative => PlaceIx::SPECULATIVE,
+        }
+    }
 }
 
 /// A sorted list of acquisition candidates.
@@ -46,11 +58,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Queue<SpreadOrder<'a>>>,
     /// By profile and floor.
     pub(crate) universes: RefCell<Map<(ProfileIx, Lanes), Universe>>,
-    /// Kept for the gangs that follow.
-    pub(crate) terrains: Map<Sight, Terrain>,
-    /// The pools of free machines in which something was claimed or given back, in the order of events, since
-    /// somebody wants to know.
-    notes: Option<Vec<PoolIx>>,
+    /// Kept from one pass to the next.
+    pub(crate) lookout: Lookout,
     /// The pools to which a free machine was given back, in the order of events.
     given_back: Vec<PoolIx>,
 }
@@ -86,6 +95,29 @@ impl Claim {
     }
 }
 
+/// Creditable bound pools of one cluster and class that may have unclaimed members.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    pub(crate) class: ClassIx,
+    /// Stamped for no Need of today.
+    pub(crate) orphans: SmallVec<[PoolIx; 2]>,
+    /// Stamped for Needs of today.
+    pub(crate) named: SmallVec<[(StampIx, PoolIx); 2]>,
+}
+
+impl Stock {
+    fn enter(stocks: &mut Vec<Self>, class: ClassIx, pool: PoolIx, named: Option<StampIx>) {
+        let at = stocks.binary_search_by_key(&class, |stock| stock.class).unwrap_or_else(|at| {
+            stocks.insert(at, Self { class, orphans: SmallVec::new(), named: SmallVec::new() });
+            at
+        });
+        match named {
+            Some(stamp) => stocks[at].named.push((stamp, pool)),
+            None => stocks[at].orphans.push(pool),
+        }
+    }
+}
+
 /// All claims, from one pass to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
@@ -96,8 +128,8 @@ pub(crate) struct Claims {
     free: Vec<u32>,
     /// By pool: every member before this position is claimed.
     cursor: Vec<u32>,
-    /// Bound pools by cluster that may have unclaimed members.
-    open: Map<ClusterIx, Vec<PoolIx>>,
+    /// By cluster.
+    open: Map<ClusterIx, Vec<Stock>>,
     /// By pool: dropped from `open` because nothing was left.
     exhausted: Vec<bool>,
     /// Draining machines that some Need counts on.
@@ -155,11 +187,17 @@ impl Claims {
         self.free[pool.at()]
     }
 
-    /// Gives back those of a row's claims that it has still.
-    pub(crate) fn release(&mut self, fleet: &Fleet, row: RowIx, slots: &[Slot]) {
+    /// Gives back those of a row's claims that it has still, and names the pools.
+    pub(crate) fn release(
+        &mut self,
+        fleet: &Fleet,
+        row: RowIx,
+        slots: &[Slot],
+        mut given_back: impl FnMut(PoolIx),
+    ) {
         for slot in slots {
             if self.by_slot[slot.at()] == Claim::of(row) {
-                self.give_back(fleet, *slot);
+                given_back(self.give_back(fleet, *slot));
             }
         }
     }
@@ -173,9 +211,16 @@ impl Claims {
         }
     }
 
-    /// Forgets which bound pools of a cluster are used up.
-    pub(crate) fn reopen(&mut self, cluster: ClusterIx) {
+    /// Gives back all that is claimed of the bound machines of a cluster and of those being created for it.
+    pub(crate) fn release_cluster(&mut self, fleet: &Fleet, cluster: ClusterIx) {
         self.open.remove(&cluster);
+        for ix in fleet.pools.bound(cluster).iter().chain(fleet.pools.creating(cluster)) {
+            let members = fleet.pools.get(*ix).members();
+            members.iter().for_each(|slot| self.by_slot[slot.at()] = Claim::NOBODY);
+            self.free[ix.at()] = u32::try_from(members.len()).unwrap_or(u32::MAX);
+            self.cursor[ix.at()] = 0;
+            self.exhausted[ix.at()] = false;
+        }
     }
 
     fn give_back(&mut self, fleet: &Fleet, slot: Slot) -> PoolIx {
@@ -188,8 +233,10 @@ impl Claims {
         *cursor = (*cursor).min(u32::try_from(position).unwrap_or(u32::MAX));
         if std::mem::take(&mut self.exhausted[ix.at()])
             && let Place::Bound(binding) = fleet.place(ix)
+            && let Some(stocks) = self.open.get_mut(&binding.cluster)
         {
-            self.open.entry(binding.cluster).or_default().push(ix);
+            let named = Some(binding.stamp).filter(|stamp| self.live.contains(&(binding.cluster, *stamp)));
+            Stock::enter(stocks, fleet.class_of(ix), ix, named);
         }
         ix
     }
@@ -214,6 +261,7 @@ impl<'a> Pass<'a> {
         symbols: &'a Symbols,
         matching: &'a mut Matching,
         claims: Claims,
+        lookout: Lookout,
     ) -> Self {
         Self {
             fleet,
@@ -227,8 +275,7 @@ impl<'a> Pass<'a> {
             candidates: Map::default(),
             spread_candidates: Map::default(),
             universes: RefCell::default(),
-            terrains: Map::default(),
-            notes: None,
+            lookout,
             given_back: Vec::new(),
         }
     }
@@ -236,12 +283,13 @@ impl<'a> Pass<'a> {
     /// The same pass before anything was claimed.
     pub(crate) fn anew(&mut self) -> Pass<'_> {
         let claims = Claims { live: self.claims.live.clone(), ..Claims::none(self.fleet) };
-        Pass::new(self.fleet, self.demand, self.rows, self.symbols, self.matching, claims)
+        let lookout = Lookout::default();
+        Pass::new(self.fleet, self.demand, self.rows, self.symbols, self.matching, claims, lookout)
     }
 
-    /// The claims of all Needs.
-    pub(crate) fn into_claims(self) -> Claims {
-        self.claims
+    /// What outlives the pass.
+    pub(crate) fn into_parts(self) -> (Claims, Lookout) {
+        (self.claims, self.lookout)
     }
 
     /// How often a single machine was looked at so far.
@@ -284,39 +332,33 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn claim(&mut self, slot: Slot) {
+        self.claim_in(slot, self.fleet.pool(slot));
+    }
+
+    /// Claims a machine whose pool is at hand.
+    pub(crate) fn claim_in(&mut self, slot: Slot, ix: PoolIx) {
         debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
         self.claims.by_slot[slot.at()] = self.claimer;
         if self.claimer == Claim::COUNTED {
             self.claims.counted.push(slot);
         }
-        let ix = self.fleet.pool(slot);
         self.claims.free[ix.at()] -= 1;
-        self.note(ix);
-    }
-
-    fn note(&mut self, pool: PoolIx) {
-        if self.notes.is_some() && self.is_for_the_taking(pool) {
-            self.notes.get_or_insert_default().push(pool);
-        }
+        self.lookout.note(&self.fleet.pools, ix);
     }
 
     fn is_for_the_taking(&self, pool: PoolIx) -> bool {
-        matches!(self.fleet.pools.get(pool).place, PlaceIx::IDLE | PlaceIx::SPECULATIVE)
+        self.fleet.pools.get(pool).is_for_the_taking()
+    }
+
+    /// Which free machines a pool has, if any.
+    pub(crate) fn tier(&self, pool: PoolIx) -> Option<Tier> {
+        let place = self.fleet.pools.get(pool).place;
+        [Tier::Idle, Tier::Speculative].into_iter().find(|tier| tier.place() == place)
     }
 
     /// The pools to which a free machine was given back so far.
     pub(crate) fn given_back(&self) -> &[PoolIx] {
         &self.given_back
-    }
-
-    /// From now on claims of free machines are noted. Gives the number of notes so far.
-    pub(crate) fn note_free(&mut self) -> usize {
-        self.notes.get_or_insert_default().len()
-    }
-
-    /// The notes from the given one on.
-    pub(crate) fn noted(&self, from: usize) -> &[PoolIx] {
-        self.notes.as_ref().and_then(|notes| notes.get(from..)).unwrap_or_default()
     }
 
     /// Gives a claim back, for the Needs that follow.
@@ -325,7 +367,7 @@ impl<'a> Pass<'a> {
         if self.is_for_the_taking(ix) {
             self.given_back.push(ix);
         }
-        self.note(ix);
+        self.lookout.note(&self.fleet.pools, ix);
     }
 
     /// The first unclaimed machine of a pool.
@@ -341,22 +383,36 @@ impl<'a> Pass<'a> {
         members.get(*cursor as usize).copied()
     }
 
-    /// Takes out the list of a cluster's bound pools with unclaimed members.
-    pub(crate) fn take_open(&mut self, cluster: ClusterIx) -> Vec<PoolIx> {
-        let all = || self.fleet.pools.bound(cluster).to_vec();
-        let Claims { open, free, exhausted, .. } = &mut self.claims;
-        let mut list = std::mem::take(open.entry(cluster).or_insert_with(all));
-        list.retain(|ix| {
-            let open = free[ix.at()] > 0;
-            exhausted[ix.at()] = !open;
-            open
-        });
-        list
+    /// Takes out what a cluster has bound and may be unclaimed, by class in ascending order.
+    pub(crate) fn take_stocks(&mut self, cluster: ClusterIx) -> Vec<Stock> {
+        if let Some(stocks) = self.claims.open.get_mut(&cluster) {
+            return std::mem::take(stocks);
+        }
+        let fleet = self.fleet;
+        let mut pools: Vec<(ClassIx, Option<StampIx>, PoolIx)> = Vec::new();
+        for ix in fleet.pools.bound(cluster) {
+            let Place::Bound(binding) = fleet.place(*ix) else { continue };
+            if binding.creditable && self.keep_in_stock(*ix) {
+                let named = Some(binding.stamp).filter(|stamp| self.is_live(cluster, *stamp));
+                pools.push((fleet.class_of(*ix), named, *ix));
+            }
+        }
+        pools.sort_unstable();
+        let mut stocks = Vec::new();
+        pools.into_iter().for_each(|(class, named, pool)| Stock::enter(&mut stocks, class, pool, named));
+        stocks
     }
 
     /// Puts the list back.
-    pub(crate) fn give_open(&mut self, cluster: ClusterIx, list: Vec<PoolIx>) {
-        self.claims.open.insert(cluster, list);
+    pub(crate) fn give_stocks(&mut self, cluster: ClusterIx, stocks: Vec<Stock>) {
+        self.claims.open.insert(cluster, stocks);
+    }
+
+    /// Whether a pool has unclaimed members, so that it stays in stock. It comes back with what is given back.
+    pub(crate) fn keep_in_stock(&mut self, pool: PoolIx) -> bool {
+        let has_some = self.claims.free[pool.at()] > 0;
+        self.claims.exhausted[pool.at()] = !has_some;
+        has_some
     }
 
     /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the
@@ -364,7 +420,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn walk<K: Ord>(
         &mut self,
         pools: &[(K, PoolIx)],
-        mut visit: impl FnMut(&mut Self, Slot, ClassIx) -> Step,
+        mut visit: impl FnMut(&mut Self, Slot, PoolIx) -> Step,
     ) -> bool {
         for equals in pools.chunk_by(|a, b| a.0 == b.0) {
             let stopped = match equals {
@@ -378,10 +434,9 @@ impl<'a> Pass<'a> {
         false
     }
 
-    fn walk_pool(&mut self, pool: PoolIx, visit: &mut impl FnMut(&mut Self, Slot, ClassIx) -> Step) -> bool {
-        let class = self.fleet.pools.get(pool).class;
+    fn walk_pool(&mut self, pool: PoolIx, visit: &mut impl FnMut(&mut Self, Slot, PoolIx) -> Step) -> bool {
         while let Some(slot) = self.head(pool) {
-            match visit(self, slot, class) {
+            match visit(self, slot, pool) {
                 Step::Claimed => {}
                 Step::SkipPool => return false,
                 Step::Stop => return true,
@@ -393,15 +448,14 @@ impl<'a> Pass<'a> {
     fn walk_merged<K>(
         &mut self,
         pools: &[(K, PoolIx)],
-        visit: &mut impl FnMut(&mut Self, Slot, ClassIx) -> Step,
+        visit: &mut impl FnMut(&mut Self, Slot, PoolIx) -> Step,
     ) -> bool {
         let mut heads = BinaryHeap::with_capacity(pools.len());
         for (_, pool) in pools {
             heads.extend(self.head(*pool).map(|slot| Reverse((self.fleet.rank(slot), slot, *pool))));
         }
         while let Some(Reverse((_, slot, pool))) = heads.pop() {
-            let class = self.fleet.pools.get(pool).class;
-            match visit(self, slot, class) {
+            match visit(self, slot, pool) {
                 Step::Claimed => {
                     heads.extend(self.head(pool).map(|next| Reverse((self.fleet.rank(next), next, pool))));
                 }

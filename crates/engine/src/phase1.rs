@@ -6,6 +6,7 @@ mod acquire;
 mod credit;
 mod floor;
 mod gang;
+mod lookout;
 mod queue;
 mod spread;
 mod tell;
@@ -15,14 +16,14 @@ pub(crate) mod trim;
 use bigfleet_types::MachineState;
 
 pub(crate) use self::gang::{Choice, Told};
+pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::tell::retell;
-pub(crate) use self::terrain::{Sight, Terrain};
 use crate::demand::{Row, RowIx};
 use crate::intern::ValueIx;
 use crate::lanes::Lanes;
-use crate::members::Slot;
+use crate::members::{PoolIx, Slot};
 use crate::pass::Pass;
 
 /// What was found for one row. Phase 2 completes it.
@@ -85,9 +86,9 @@ impl Work {
     }
 
     /// Claims a machine as credit.
-    fn credit(&mut self, pass: &mut Pass<'_>, row: &Row, slot: Slot) {
-        pass.claim(slot);
-        let capacity = pass.fleet.capacity(slot);
+    fn credit(&mut self, pass: &mut Pass<'_>, row: &Row, slot: Slot, pool: PoolIx) {
+        pass.claim_in(slot, pool);
+        let capacity = pass.fleet.classes.capacity(pass.fleet.class_of(pool));
         self.remaining.subtract(&row.worth(capacity));
         self.floor_met = self.floor_met || capacity.covers(&row.min_unit);
         self.credited.push(slot);

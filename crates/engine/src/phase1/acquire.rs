@@ -1,15 +1,13 @@
 //! Acquisition: free machines, Idle ones before any that must be bought, cheapest first.
 
 use super::queue::Queue;
-use super::{Work, terrain, trim};
-use crate::class::ClassIx;
-use crate::cost::{AcquireKey, acquire_key};
+use super::{Work, lookout, terrain, trim};
+use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::lanes::LaneSet;
 use crate::matching::ProfileIx;
-use crate::members::Slot;
-use crate::pass::{Candidates, Domain, Pass, Step, Tier};
-use crate::place::PlaceIx;
+use crate::members::{PoolIx, Slot};
+use crate::pass::{Domain, Pass, Step, Tier};
 
 /// What an acquisition is confined to.
 #[derive(Debug, Clone, Copy)]
@@ -37,24 +35,24 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
     }
     let missing = work.remaining.clone();
     for tier in within.tiers() {
-        let visit = |pass: &mut Pass<'_>, slot: Slot, class: ClassIx| {
+        let visit = |pass: &mut Pass<'_>, slot: Slot, pool: PoolIx| {
             if work.remaining.is_zero() {
                 return Step::Stop;
             }
-            let capacity = pass.fleet.classes.capacity(class);
+            let capacity = pass.fleet.classes.capacity(pass.fleet.class_of(pool));
             let worth = row.worth(capacity);
             if !capacity.covers(&row.min_unit) || !worth.reduces(&work.remaining) {
                 return Step::SkipPool;
             }
             work.remaining.subtract(&worth);
-            pass.claim(slot);
+            pass.claim_in(slot, pool);
             taken.push(slot);
             Step::Claimed
         };
         if let Some(domain) = within.domain {
             let (sight, terrain) = terrain::borrow(pass, row, domain.key);
             let inside = terrain.candidates(pass, row, domain.value, *tier);
-            pass.terrains.insert(sight, terrain);
+            terrain::give_back(pass, sight, terrain);
             pass.walk(&inside, visit);
         } else {
             let mut all = candidates(pass, row, *tier);
@@ -72,43 +70,40 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work, within: W
 }
 
 /// Candidates on loan from the pass.
-pub(super) struct Loan {
+struct Loan {
     key: (ProfileIx, Tier, LaneSet),
-    pub(super) queue: Queue<AcquireKey>,
+    queue: Queue<AcquireKey>,
 }
 
 impl Loan {
     /// Keeps the candidates for the next Need that sees the same order.
-    pub(super) fn give_back(self, pass: &mut Pass<'_>) {
+    fn give_back(self, pass: &mut Pass<'_>) {
         pass.candidates.insert(self.key, self.queue);
     }
 }
 
 /// The pools of a tier that match, in the order of acquisition.
-pub(super) fn candidates(pass: &mut Pass<'_>, row: &Row, tier: Tier) -> Loan {
+fn candidates(pass: &mut Pass<'_>, row: &Row, tier: Tier) -> Loan {
     let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
     let key = (row.profile, tier, requested);
-    let mut queue = match pass.candidates.remove(&key) {
-        Some(queue) => queue,
-        None => {
-            let all = collect(pass, row, tier, &key.2);
-            Queue::new(pass, all)
-        }
-    };
-    queue.refresh(pass);
+    let known = pass.candidates.remove(&key);
+    let mut queue = known.unwrap_or_else(|| {
+        lookout::in_order(pass, row, &key.2, |pass, order| Queue::new(pass, pools(pass, order, tier)))
+    });
+    queue.refresh(pass, |pass, pool| {
+        (pass.fleet.pools.get(pool).place == tier.place())
+            .then(|| lookout::key_of(pass, row, &key.2, pool))
+            .flatten()
+    });
     Loan { key, queue }
 }
 
-fn collect(pass: &Pass<'_>, row: &Row, tier: Tier, requested: &[usize]) -> Candidates {
-    let place = match tier {
-        Tier::Idle => PlaceIx::IDLE,
-        Tier::Speculative => PlaceIx::SPECULATIVE,
-    };
-    let interruption = pass.matching.interruption(row.profile);
-    let candidate = |class: &ClassIx| {
-        let pool = pass.fleet.pools.find(*class, place)?;
-        let class = pass.fleet.classes.get(*class);
-        Some((acquire_key(class, interruption, requested, &pass.symbols.dimensions), pool))
-    };
-    pass.matching.classes(row.profile).iter().filter_map(candidate).collect()
+/// The pools of a tier, in order.
+pub(super) fn pools<'p>(
+    pass: &'p Pass<'_>,
+    order: &'p lookout::Order,
+    tier: Tier,
+) -> impl Iterator<Item = (AcquireKey, PoolIx)> {
+    let pool = move |class| pass.fleet.pools.find(class, tier.place());
+    order.classes.iter().filter_map(move |(key, class)| Some((*key, pool(*class)?)))
 }

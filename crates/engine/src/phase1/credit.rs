@@ -1,13 +1,15 @@
 //! The credit walk: machines that the cluster has or gets anyway, its five parts each in keep order.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::Work;
 use crate::cost::{KeepKey, keep_key};
 use crate::demand::Row;
+use crate::lanes::Lanes;
 use crate::members::PoolIx;
 use crate::pass::{Domain, Pass, Step};
-use crate::place::Place;
 
 /// A part of the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,16 +52,22 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> SmallVec<
         Part::OwnCreating => pools.own_creating(row.cluster, row.stamp),
         Part::CreatingForAnyone => pools.creating_for_anyone(),
         Part::Orphans | Part::Siblings => {
-            let open = pass.take_open(row.cluster);
-            let is_of_part = |ix: PoolIx| match fleet.place(ix) {
-                Place::Bound(binding) => {
-                    binding.stamp != row.stamp
-                        && pass.is_live(binding.cluster, binding.stamp) == (part == Part::Siblings)
+            let mut found = SmallVec::new();
+            let mut stocks = pass.take_stocks(row.cluster);
+            for stock in &mut stocks {
+                if !pass.matching.matches(row.profile, stock.class) {
+                    continue;
                 }
-                _ => false,
-            };
-            let found = open.iter().copied().filter(|ix| is_useful(pass, *ix) && is_of_part(*ix)).collect();
-            pass.give_open(row.cluster, open);
+                if part == Part::Orphans {
+                    stock.orphans.retain(|ix| pass.keep_in_stock(*ix));
+                    found.extend_from_slice(&stock.orphans);
+                } else {
+                    stock.named.retain(|(_, ix)| pass.keep_in_stock(*ix));
+                    let siblings = stock.named.iter().filter(|(stamp, _)| *stamp != row.stamp);
+                    found.extend(siblings.map(|(_, ix)| *ix));
+                }
+            }
+            pass.give_stocks(row.cluster, stocks);
             return found;
         }
     };
@@ -72,10 +80,10 @@ pub(super) fn pools(
     row: &Row,
     part: Part,
     domain: Option<Domain>,
-) -> Vec<(KeepKey, PoolIx)> {
+) -> SmallVec<[(KeepKey, PoolIx); 4]> {
     let found = unordered(pass, row, part);
     let pools = &pass.fleet.pools;
-    let mut keyed: Vec<_> = found
+    let mut keyed: SmallVec<[_; 4]> = found
         .into_iter()
         .filter(|ix| {
             let class = pools.get(*ix).class;
@@ -112,14 +120,29 @@ fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: O
         return;
     }
     let pools = pools(pass, row, part, domain);
-    pass.walk(&pools, |pass, slot, class| {
+    let fleet = pass.fleet;
+    let mut last: Option<(PoolIx, Cow<'_, Lanes>, bool)> = None;
+    pass.walk(&pools, |pass, slot, pool| {
         if work.remaining.is_zero() {
             return Step::Stop;
         }
-        if !row.worth(pass.fleet.classes.capacity(class)).reduces(&work.remaining) {
+        // The members of a pool are worth the same, and a walk stays in one most of the time.
+        let (worth, is_large) = match &last {
+            Some((known, worth, is_large)) if *known == pool => (worth, *is_large),
+            _ => {
+                let capacity = fleet.classes.capacity(fleet.class_of(pool));
+                let (_, worth, is_large) =
+                    last.insert((pool, row.worth(capacity), capacity.covers(&row.min_unit)));
+                (&*worth, *is_large)
+            }
+        };
+        if !worth.reduces(&work.remaining) {
             return Step::SkipPool;
         }
-        work.credit(pass, row, slot);
+        pass.claim_in(slot, pool);
+        work.remaining.subtract(worth);
+        work.floor_met |= is_large;
+        work.credited.push(slot);
         Step::Claimed
     });
 }

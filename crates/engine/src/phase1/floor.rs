@@ -26,15 +26,15 @@ fn claim_first_that_covers(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> O
     for part in credit::Part::ALL {
         let pools = credit::pools(pass, row, part, None);
         let mut found = None;
-        pass.walk(&pools, |pass, slot, class| {
-            if !pass.fleet.classes.capacity(class).covers(&row.min_unit) {
+        pass.walk(&pools, |pass, slot, pool| {
+            if !pass.fleet.classes.capacity(pass.fleet.class_of(pool)).covers(&row.min_unit) {
                 return Step::SkipPool;
             }
-            found = Some(slot);
+            found = Some((slot, pool));
             Step::Stop
         });
-        if let Some(slot) = found {
-            work.credit(pass, row, slot);
+        if let Some((slot, pool)) = found {
+            work.credit(pass, row, slot, pool);
             return Some(slot);
         }
     }

@@ -148,7 +148,7 @@ pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
     }
     terrain.prepare(&row.aggregate);
     let (chosen, candidates) = choose(pass, &terrain, &offers, &row.aggregate);
-    pass.terrains.insert(sight, terrain);
+    terrain::give_back(pass, sight, terrain);
     let Some((value, satisfiable)) = chosen else {
         let choice = Some(Choice { domain: None, satisfiable: false, candidates });
         return Outcome { residual: work.remaining, choice, ..Outcome::default() };

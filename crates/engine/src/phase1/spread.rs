@@ -5,11 +5,12 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::queue::Queue;
-use super::{Work, acquire};
+use super::{Work, acquire, lookout};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::intern::{Map, Set, ValueIx};
+use crate::lanes::LaneSet;
 use crate::matching::SpreadRule;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Pass, Tier};
@@ -130,7 +131,7 @@ pub(crate) type Order<'a> = (Tier, AcquireKey, SmallVec<[Option<&'a str>; 1]>);
 
 /// Claims free machines one by one, each the first that the spread allows, until the Need is covered or nothing goes.
 /// Gives them in the order taken.
-pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Slot> {
+pub(super) fn acquire<'a>(pass: &mut Pass<'a>, row: &Row, work: &mut Work) -> Vec<Slot> {
     let mut taken = Vec::new();
     if work.remaining.is_zero() {
         return taken;
@@ -138,11 +139,12 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
     let mut spread = Spread::of(pass, row, work.credited.iter().copied());
     let requested = pass.symbols.dimensions.extended_in(&row.aggregate, &row.min_unit);
     let key = (row.profile, requested);
-    let mut candidates = match pass.spread_candidates.remove(&key) {
-        Some(candidates) => candidates,
-        None => collect(pass, row),
-    };
-    candidates.refresh(pass);
+    let known = pass.spread_candidates.remove(&key);
+    let mut candidates = known.unwrap_or_else(|| collect(pass, row, &key.1));
+    candidates.refresh(pass, |pass, pool| {
+        let tier = pass.tier(pool)?;
+        Some((tier, lookout::key_of(pass, row, &key.1, pool)?, texts(pass, row, pool)))
+    });
     while !work.remaining.is_zero() {
         let allows = |pass: &Pass<'_>, class: ClassIx| spread.allows(pass, class);
         let helps = |pass: &Pass<'_>, class: ClassIx| {
@@ -160,14 +162,15 @@ pub(super) fn acquire(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Vec<Sl
 }
 
 /// All free pools that match, in order. Pools of equal keys lie in the same domains.
-fn collect<'a>(pass: &mut Pass<'a>, row: &Row) -> Queue<Order<'a>> {
+fn collect<'a>(pass: &mut Pass<'a>, row: &Row, requested: &LaneSet) -> Queue<Order<'a>> {
     let mut candidates = Vec::new();
-    for tier in acquire::Within::ANYWHERE.tiers() {
-        let all = acquire::candidates(pass, row, *tier);
-        let pools = all.queue.pools();
-        candidates.extend(pools.map(|(key, ix)| ((*tier, *key, texts(pass, row, ix)), ix)));
-        all.give_back(pass);
-    }
+    lookout::in_order(pass, row, requested, |pass, order| {
+        for tier in acquire::Within::ANYWHERE.tiers() {
+            let pools = acquire::pools(pass, order, *tier);
+            candidates.extend(pools.map(|(key, ix)| ((*tier, key, texts(pass, row, ix)), ix)));
+        }
+    });
+    candidates.sort_unstable();
     Queue::new(pass, candidates)
 }
 

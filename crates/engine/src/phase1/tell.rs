@@ -63,6 +63,6 @@ fn tell(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Vec<Told> {
     }
     let ours: SmallVec<[(ValueIx, &Lanes); 4]> = ours.iter().map(|(value, total)| (*value, total)).collect();
     let told = gang::tell(pass, &terrain, &ours, &row.aggregate);
-    pass.terrains.insert(sight, terrain);
+    terrain::give_back(pass, sight, terrain);
     told
 }

@@ -14,19 +14,21 @@ use crate::cost::acquire_key;
 use crate::demand::Row;
 use crate::intern::{KeyIx, Map, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
-use crate::matching::ProfileIx;
-use crate::members::PoolIx;
+use crate::matching::Serial;
+use crate::class::ClassIx;
 use crate::pass::{Candidates, Pass, Tier};
-use crate::place::PlaceIx;
 
 /// What tells terrains apart: the profile, the floor, and the lanes in which machines are to help.
-pub(crate) type Sight = (ProfileIx, Lanes, LaneSet);
+pub(super) type Sight = (Serial, Lanes, LaneSet);
+
+/// For how many deficits views are kept.
+const VIEWS: usize = 256;
 
 /// One domain.
 #[derive(Debug)]
 struct Domain {
     value: ValueIx,
-    pools: SmallVec<[(Tier, PoolIx); 2]>,
+    classes: SmallVec<[ClassIx; 2]>,
     look: usize,
 }
 
@@ -54,72 +56,99 @@ pub(crate) struct Terrain {
     /// In the order of their texts.
     domains: Vec<Domain>,
     of_value: Map<ValueIx, usize>,
-    of_pool: Map<PoolIx, usize>,
+    of_class: Map<ClassIx, usize>,
+    /// How many of the classes that match the profile were looked at.
+    seen: usize,
     looks: Vec<Look>,
     by_offer: Map<Offer, usize>,
     unused: Vec<usize>,
     ages: u64,
     views: Map<Lanes, Vec<View>>,
-    /// How much of the notes of the pass was read.
-    read: usize,
+    /// How many of the notes were read.
+    read: u64,
 }
 
 /// The terrain that a gang sees, on loan from the pass.
 pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Terrain) {
-    let sight = (row.profile, row.min_unit.clone(), row.aggregate.positive().collect());
-    let mut terrain = match pass.terrains.remove(&sight) {
-        Some(terrain) => terrain,
-        None => Terrain::survey(pass, row, key),
-    };
-    terrain.catch_up(pass);
-    (sight, terrain)
+    let serial = pass.matching.serial(row.profile);
+    let sight = (serial, row.min_unit.clone(), row.aggregate.positive().collect());
+    let mut known = pass.lookout.terrains.remove(&sight);
+    if let Some(terrain) = &mut known
+        && !terrain.catch_up(pass, row, key)
+    {
+        known = None;
+    }
+    (sight, known.unwrap_or_else(|| Terrain::survey(pass, row, key)))
+}
+
+/// Keeps the terrain for the gangs that follow.
+pub(super) fn give_back(pass: &mut Pass<'_>, sight: Sight, terrain: Terrain) {
+    pass.lookout.terrains.insert(sight, terrain);
+}
+
+/// The domain of a class, if its machines help.
+fn domain(pass: &Pass<'_>, row: &Row, key: KeyIx, class: ClassIx) -> Option<ValueIx> {
+    let capacity = pass.fleet.classes.capacity(class);
+    let helps = capacity.covers(&row.min_unit) && capacity.reduces(&row.aggregate);
+    pass.fleet.classes.domain(class, key).filter(|_| helps)
 }
 
 impl Terrain {
-    fn survey(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Self {
-        let (fleet, symbols) = (pass.fleet, pass.symbols);
-        let mut terrain = Self { read: pass.note_free(), ..Self::default() };
-        let mut found: Map<ValueIx, SmallVec<[(Tier, PoolIx); 2]>> = Map::default();
-        for class in pass.matching.classes(row.profile) {
-            let capacity = fleet.classes.capacity(*class);
-            if !capacity.covers(&row.min_unit) || !capacity.reduces(&row.aggregate) {
-                continue;
-            }
-            let Some(value) = fleet.classes.domain(*class, key) else { continue };
-            for (tier, place) in [(Tier::Idle, PlaceIx::IDLE), (Tier::Speculative, PlaceIx::SPECULATIVE)] {
-                if let Some(pool) = fleet.pools.find(*class, place) {
-                    found.entry(value).or_default().push((tier, pool));
-                }
+    fn survey(pass: &Pass<'_>, row: &Row, key: KeyIx) -> Self {
+        let classes = pass.matching.classes(row.profile);
+        let mut terrain = Self { read: pass.lookout.noted(), seen: classes.len(), ..Self::default() };
+        let mut found: Map<ValueIx, SmallVec<[ClassIx; 2]>> = Map::default();
+        for class in classes {
+            if let Some(value) = domain(pass, row, key, *class) {
+                found.entry(value).or_default().push(*class);
             }
         }
-        terrain.domains =
-            found.into_iter().map(|(value, pools)| Domain { value, pools, look: usize::MAX }).collect();
-        terrain.domains.sort_unstable_by_key(|domain| symbols.value_text(domain.value));
+        let domain = |(value, classes)| Domain { value, classes, look: usize::MAX };
+        terrain.domains = found.into_iter().map(domain).collect();
+        terrain.domains.sort_unstable_by_key(|domain| pass.symbols.value_text(domain.value));
         for position in 0..terrain.domains.len() {
             let domain = &terrain.domains[position];
             terrain.of_value.insert(domain.value, position);
-            terrain.of_pool.extend(domain.pools.iter().map(|(_, pool)| (*pool, position)));
+            terrain.of_class.extend(domain.classes.iter().map(|class| (*class, position)));
             terrain.look_at(pass, position);
         }
         terrain
     }
 
-    /// Looks again at the domains in which something was claimed or given back.
-    fn catch_up(&mut self, pass: &Pass<'_>) {
-        let notes = pass.noted(self.read);
-        self.read += notes.len();
-        let mut changed: SmallVec<[usize; 16]> =
-            notes.iter().filter_map(|pool| self.of_pool.get(pool).copied()).collect();
+    /// Looks again at the domains in which something was claimed or given back, came or went. `false`: there is a new
+    /// domain.
+    fn catch_up(&mut self, pass: &Pass<'_>, row: &Row, key: KeyIx) -> bool {
+        let mut changed: SmallVec<[usize; 16]> = SmallVec::new();
+        let classes = pass.matching.classes(row.profile);
+        for class in classes.get(self.seen..).unwrap_or_default() {
+            let Some(value) = domain(pass, row, key, *class) else { continue };
+            let Some(position) = self.of_value.get(&value).copied() else { return false };
+            self.domains[position].classes.push(*class);
+            self.of_class.insert(*class, position);
+            changed.push(position);
+        }
+        self.seen = classes.len();
+        let notes = pass.lookout.notes_from(self.read);
+        changed.extend(notes.iter().filter_map(|class| self.of_class.get(class).copied()));
+        self.read = pass.lookout.noted();
         changed.sort_unstable();
         changed.dedup();
         changed.into_iter().for_each(|position| self.look_at(pass, position));
+        true
+    }
+
+    /// Whether all notes up to there were read.
+    pub(super) fn has_read(&self, notes: u64) -> bool {
+        self.read >= notes
     }
 
     fn look_at(&mut self, pass: &Pass<'_>, position: usize) {
         let mut offer = Offer::default();
-        for (tier, pool) in &self.domains[position].pools {
-            let capacity = pass.fleet.classes.capacity(pass.fleet.pools.get(*pool).class);
-            offer.add_free(capacity, pass.free(*pool), *tier);
+        for class in &self.domains[position].classes {
+            for tier in [Tier::Idle, Tier::Speculative] {
+                let free = pass.fleet.pools.find(*class, tier.place()).map(|pool| pass.free(pool));
+                offer.add_free(pass.fleet.classes.capacity(*class), free.unwrap_or(0), tier);
+            }
         }
         let before = self.domains[position].look;
         if let Some(look) = self.looks.get_mut(before) {
@@ -169,6 +198,9 @@ impl Terrain {
 
     /// Makes ready to compare for a deficit. Call it before the two below.
     pub(super) fn prepare(&mut self, deficit: &Lanes) {
+        if self.views.len() > VIEWS {
+            self.views.clear();
+        }
         let views = self.views.entry(deficit.clone()).or_default();
         let view = |look: &Look| View {
             age: look.age,
@@ -240,15 +272,13 @@ impl Terrain {
         let dimensions = &pass.symbols.dimensions;
         let requested = dimensions.extended_in(&row.aggregate, &row.min_unit);
         let interruption = pass.matching.interruption(row.profile);
-        let pools = self.of_value.get(&value).map_or(&[][..], |at| &self.domains[*at].pools);
-        let mut candidates: Candidates = pools
-            .iter()
-            .filter(|(of, pool)| *of == tier && pass.free(*pool) > 0)
-            .map(|(_, pool)| {
-                let class = pass.fleet.classes.get(pass.fleet.pools.get(*pool).class);
-                (acquire_key(class, interruption, &requested, dimensions), *pool)
-            })
-            .collect();
+        let classes = self.of_value.get(&value).map_or(&[][..], |at| &self.domains[*at].classes);
+        let free = classes.iter().filter_map(|class| {
+            let pool = pass.fleet.pools.find(*class, tier.place()).filter(|pool| pass.free(*pool) > 0)?;
+            let class = pass.fleet.classes.get(*class);
+            Some((acquire_key(class, interruption, &requested, dimensions), pool))
+        });
+        let mut candidates: Candidates = free.collect();
         candidates.sort_unstable();
         candidates
     }

@@ -47,8 +47,8 @@ pub(super) fn count_on(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome, defici
         }
     }
     pools.sort_unstable();
-    pass.walk(&pools, |pass, slot, class| {
-        let worth = row.worth(pass.fleet.classes.capacity(class));
+    pass.walk(&pools, |pass, slot, pool| {
+        let worth = row.worth(pass.fleet.classes.capacity(pass.fleet.class_of(pool)));
         if deficit.is_zero() {
             return Step::Stop;
         }
@@ -56,7 +56,7 @@ pub(super) fn count_on(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome, defici
             return Step::SkipPool;
         }
         deficit.subtract(&worth);
-        pass.claim(slot);
+        pass.claim_in(slot, pool);
         counted.push(slot);
         Step::Claimed
     });

@@ -1,0 +1,109 @@
+//! What is seen of the free machines and kept from one pass to the next: the order of classes, and terrains.
+
+use super::terrain::{Sight, Terrain};
+use crate::class::ClassIx;
+use crate::cost::{AcquireKey, acquire_key};
+use crate::demand::Row;
+use crate::intern::Map;
+use crate::lanes::LaneSet;
+use crate::matching::Serial;
+use crate::members::{PoolIx, Pools};
+use crate::pass::Pass;
+
+/// How many notes are kept for terrains that did not read them yet.
+const NOTES: usize = 1 << 16;
+/// How many orders, and how many terrains, are kept.
+const KEPT: usize = 1 << 10;
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout {
+    pub(super) terrains: Map<Sight, Terrain>,
+    /// By profile and requested devices.
+    orders: Map<(Serial, LaneSet), Order>,
+    /// The classes of which a free machine was claimed or given back, came or went, in the order of events.
+    notes: Vec<ClassIx>,
+    /// How many notes were dropped.
+    dropped: u64,
+}
+
+/// The classes that match a profile, in the order of acquisition.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    pub(super) classes: Vec<(AcquireKey, ClassIx)>,
+}
+
+impl Lookout {
+    /// Forgets everything.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Notes that machines of a pool are in other hands than before, if they are for the taking.
+    pub(crate) fn note(&mut self, pools: &Pools, ix: PoolIx) {
+        let pool = pools.get(ix);
+        if pool.is_for_the_taking() && !self.terrains.is_empty() {
+            self.notes.push(pool.class);
+        }
+    }
+
+    /// How many notes there were so far.
+    pub(super) fn noted(&self) -> u64 {
+        self.dropped + self.notes.len() as u64
+    }
+
+    /// The notes from the given one on.
+    pub(super) fn notes_from(&self, read: u64) -> &[ClassIx] {
+        let from = usize::try_from(read.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
+        self.notes.get(from..).unwrap_or_default()
+    }
+
+    /// Drops what nobody asked for in a long time. Call it after each pass.
+    pub(crate) fn tidy(&mut self) {
+        if self.orders.len() > KEPT {
+            self.orders.clear();
+        }
+        if self.terrains.len() > KEPT {
+            self.terrains.clear();
+        }
+        if self.notes.len() > NOTES {
+            let cut = self.noted() - (NOTES / 2) as u64;
+            self.terrains.retain(|_, terrain| terrain.has_read(cut));
+            self.notes.drain(..self.notes.len() - NOTES / 2);
+            self.dropped = cut;
+        }
+    }
+}
+
+/// Shows the classes that match a row, in the order of acquisition.
+pub(super) fn in_order<'a, T>(
+    pass: &mut Pass<'a>,
+    row: &Row,
+    requested: &LaneSet,
+    look: impl FnOnce(&Pass<'a>, &Order) -> T,
+) -> T {
+    let key = (pass.matching.serial(row.profile), requested.clone());
+    let mut order = pass.lookout.orders.remove(&key).unwrap_or_default();
+    let (matching, fleet) = (&pass.matching, pass.fleet);
+    let interruption = matching.interruption(row.profile);
+    // Classes are only ever added.
+    let new = matching.classes(row.profile).get(order.classes.len()..).unwrap_or_default();
+    if !new.is_empty() {
+        let dimensions = &pass.symbols.dimensions;
+        let key = |ix: &ClassIx| acquire_key(fleet.classes.get(*ix), interruption, requested, dimensions);
+        order.classes.extend(new.iter().map(|ix| (key(ix), *ix)));
+        order.classes.sort_unstable();
+    }
+    let seen = look(pass, &order);
+    pass.lookout.orders.insert(key, order);
+    seen
+}
+
+/// The place of the pool's class in the order; `None` if it does not match.
+pub(super) fn key_of(pass: &Pass<'_>, row: &Row, requested: &LaneSet, pool: PoolIx) -> Option<AcquireKey> {
+    let class = pass.fleet.class_of(pool);
+    pass.matching.matches(row.profile, class).then(|| {
+        let interruption = pass.matching.interruption(row.profile);
+        acquire_key(pass.fleet.classes.get(class), interruption, requested, &pass.symbols.dimensions)
+    })
+}
