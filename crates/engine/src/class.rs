@@ -12,6 +12,8 @@ use crate::shape::Shape;
 index! {
     /// A class.
     ClassIx;
+    /// A capacity that machines of some class have. There are few.
+    CapacityIx;
 }
 
 /// What makes machines interchangeable.
@@ -77,6 +79,7 @@ impl Supply {
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) traits: Arc<Traits>,
+    pub(crate) capacity: CapacityIx,
     pub(crate) supply: Supply,
     population: u32,
 }
@@ -86,6 +89,8 @@ pub(crate) struct Class {
 pub(crate) struct Classes {
     by_traits: Map<Arc<Traits>, ClassIx>,
     all: Vec<Class>,
+    capacities: Vec<Lanes>,
+    by_capacity: Map<Lanes, CapacityIx>,
     empty: usize,
 }
 
@@ -112,7 +117,12 @@ impl Classes {
         }
         let (ix, traits) = (ClassIx::new(self.all.len()), Arc::new(traits));
         self.by_traits.insert(traits.clone(), ix);
-        self.all.push(Class { traits, supply: Supply::default(), population: 0 });
+        let capacities = &mut self.capacities;
+        let capacity = *self.by_capacity.entry(traits.capacity.clone()).or_insert_with(|| {
+            capacities.push(traits.capacity.clone());
+            CapacityIx::new(capacities.len() - 1)
+        });
+        self.all.push(Class { traits, capacity, supply: Supply::default(), population: 0 });
         self.empty += 1;
         ix
     }
@@ -133,7 +143,12 @@ impl Classes {
     }
 
     pub(crate) fn capacity(&self, ix: ClassIx) -> &Lanes {
-        &self.all[ix.at()].traits.capacity
+        self.amounts(self.all[ix.at()].capacity)
+    }
+
+    /// What one machine of this capacity offers.
+    pub(crate) fn amounts(&self, ix: CapacityIx) -> &Lanes {
+        &self.capacities[ix.at()]
     }
 
     /// The value of a key as a domain; an absent or empty one is none.

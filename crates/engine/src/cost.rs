@@ -5,9 +5,7 @@ use std::cmp::Reverse;
 use bigfleet_types::{EffectiveCost, NanoDollars, PenaltyBucket, StampedPenalty};
 
 use crate::class::Class;
-use crate::fleet::Fleet;
 use crate::lanes::Dimensions;
-use crate::members::PoolIx;
 use crate::place::Place;
 
 /// Sorts the pools of one tier: cheaper first, then fewer kinds of devices that nobody asked for. Ids break ties.
@@ -29,10 +27,9 @@ pub(crate) fn acquire_key(
 /// Ids break ties. Machines are released in the reverse order.
 pub(crate) type KeepKey = (bool, NanoDollars, Reverse<StampedPenalty>);
 
-/// The place of a pool in the order of crediting.
-pub(crate) fn keep_key(fleet: &Fleet, pool: PoolIx) -> KeepKey {
-    let price = fleet.price(pool);
-    match fleet.place(pool) {
+/// The place in the order of crediting of machines that are there and have that price.
+pub(crate) fn keep_key(place: Place, price: NanoDollars) -> KeepKey {
+    match place {
         Place::Bound(binding) => (binding.configuring, price, Reverse(binding.reclamation)),
         _ => (false, price, Reverse(StampedPenalty::Finite(NanoDollars::ZERO))),
     }

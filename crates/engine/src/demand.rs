@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, UnixNanos};
 
 use crate::fold::{Forms, GangSet};
-use crate::intern::{ClusterIx, Map, StampIx, Symbols, index};
+use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols, index};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -249,6 +249,18 @@ impl Demand {
             let wants = self.sort_out(wants.rows, forms, symbols, matching);
             self.clusters.insert(cluster, wants);
         }
+    }
+
+    /// The clusters that want gangs of some of these profiles and sizes.
+    pub(crate) fn with_gangs<'d>(
+        &'d self,
+        sizes: &'d Set<(Fingerprint, Lanes)>,
+    ) -> impl Iterator<Item = ClusterIx> + 'd {
+        let first = |set: &GangSet| self.row(*set.gangs.first()?);
+        let gangs = self.clusters.values().flat_map(|wants| &wants.sets).filter_map(first);
+        gangs
+            .filter(|row| sizes.contains(&(row.need.profile.fingerprint(), row.aggregate.clone())))
+            .map(|row| row.cluster)
     }
 
     /// What a cluster wants.

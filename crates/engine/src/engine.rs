@@ -38,7 +38,7 @@ pub struct Engine {
     last: Last,
     /// Machines were classed anew since the last decision.
     classed_early: bool,
-    /// How many texts were alive after the last fresh start.
+    /// How many texts were alive after the last fresh start, or in the first decision.
     live_symbols: usize,
     effort: Effort,
 }
@@ -155,6 +155,9 @@ impl Engine {
             return (decisions, Explanation::default());
         }
         let opened = self.settle(ended);
+        if self.live_symbols == 0 {
+            self.live_symbols = self.symbols.size() + self.fleet.places();
+        }
         self.hear();
         let Self { fleet, demand, symbols, matching, ledger, policy, heard_by, .. } = self;
         let mut before = Vec::new();
@@ -302,7 +305,7 @@ impl Engine {
             self.symbols.settle();
             ended(Phase::Settle);
             let Self { fleet, demand, forms, symbols, matching, ledger, policy, .. } = self;
-            let opened = ledger.open(fleet, symbols, matching, policy);
+            let opened = ledger.open(fleet, demand, symbols, matching, policy);
             if ledger.fold(&opened, fleet, demand, forms, symbols, matching) {
                 ended(Phase::Fold);
                 return opened;

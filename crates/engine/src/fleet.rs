@@ -145,7 +145,7 @@ impl Fleet {
     /// Brings order and pools up to date. Every pass begins with it.
     pub(crate) fn settle(&mut self) {
         self.ids.settle();
-        self.pools.settle(&self.pool, self.ids.ranks(), &self.places);
+        self.pools.settle(&self.pool, self.ids.ranks(), &self.places, &self.classes);
         self.free.append(&mut self.retired);
     }
 

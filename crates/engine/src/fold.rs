@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::class::ClassIx;
 use crate::demand::{Demand, Row, RowIx, Wants, earliest};
 use crate::fleet::Fleet;
-use crate::intern::{Map, StampIx, Symbols};
+use crate::intern::{Map, Set, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -171,10 +171,15 @@ impl Reach {
         })
     }
 
-    /// Looks again after some classes got their first free machine or lost the last one. Says whether an answer is
-    /// another one now; those not given any more are forgotten.
-    pub(crate) fn review(&mut self, flipped: &[ClassIx], fleet: &Fleet, matching: &mut Matching) -> bool {
-        let mut changed = false;
+    /// Looks again after some classes got their first free machine or lost the last one. Gives the profiles and sizes
+    /// for which the answer is another one now; those not given any more are forgotten.
+    pub(crate) fn review(
+        &mut self,
+        flipped: &[ClassIx],
+        fleet: &Fleet,
+        matching: &mut Matching,
+    ) -> Set<(Fingerprint, Lanes)> {
+        let mut changed = Set::default();
         self.free.retain(|(fingerprint, aggregate), free| {
             let Some(profile) = matching.find(*fingerprint) else { return false };
             matching.look(profile, &fleet.classes);
@@ -186,8 +191,9 @@ impl Reach {
             };
             if flipped.iter().any(concerns) {
                 let now = is_free(fleet, matching, profile, aggregate);
-                changed |= now != *free;
-                *free = now;
+                if std::mem::replace(free, now) != now {
+                    changed.insert((*fingerprint, aggregate.clone()));
+                }
             }
             true
         });

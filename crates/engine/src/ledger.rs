@@ -98,17 +98,22 @@ impl Ledger {
     pub(crate) fn open(
         &mut self,
         fleet: &mut Fleet,
+        demand: &Demand,
         symbols: &Symbols,
         matching: &mut Matching,
         policy: &Policy,
     ) -> Opened {
         let mut changes = std::mem::take(&mut fleet.changes);
         let settled = fleet.pools.take_settled();
-        if !changes.everything
-            && (!fleet.pools.creating_for_anyone().is_empty()
-                || self.reach.review(&changes.flipped, fleet, matching))
-        {
+        if !changes.everything && !fleet.pools.creating_for_anyone().is_empty() {
             changes.all();
+        }
+        if !changes.everything {
+            // Some gangs fold now that did not, or the other way round.
+            let sizes = self.reach.review(&changes.flipped, fleet, matching);
+            if !sizes.is_empty() {
+                changes.clusters.extend(demand.with_gangs(&sizes));
+            }
         }
         self.gone.clear();
         self.touched.clear();

@@ -19,6 +19,7 @@ mod ids;
 mod intern;
 mod lanes;
 mod ledger;
+mod lines;
 mod matching;
 mod members;
 mod observe;

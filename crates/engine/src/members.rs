@@ -9,8 +9,9 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use crate::class::ClassIx;
+use crate::class::{ClassIx, Classes};
 use crate::intern::{ClusterIx, Map, StampIx, index};
+use crate::lines::{Lines, Standing};
 use crate::place::{Binding, Place, PlaceIx, Places};
 
 index! {
@@ -92,6 +93,7 @@ pub(crate) struct Pools {
     /// By stamp: how many pools of any cluster are stamped, or created, so. Most gangs have none.
     stamped: Vec<u32>,
     dirty: Vec<PoolIx>,
+    lines: Lines,
     /// Pools brought in order since somebody asked.
     settled: Vec<PoolIx>,
 }
@@ -260,13 +262,19 @@ impl Pools {
         self.free.push(ix);
     }
 
-    /// Brings every changed pool in order; empty ones go. `pool_of` and `rank` are columns by [`Slot`].
-    pub(crate) fn settle(&mut self, pool_of: &[PoolIx], rank: &[u32], places: &Places) {
+    /// The creditable bound machines with a Need's stamps, in keep order.
+    pub(crate) fn line(&self, cluster: ClusterIx, stamp: StampIx) -> &[Standing] {
+        self.lines.of((cluster, stamp))
+    }
+
+    /// Brings every changed pool and line in order; empty ones go. `pool_of` and `rank` are columns by [`Slot`].
+    pub(crate) fn settle(&mut self, pool_of: &[PoolIx], rank: &[u32], places: &Places, classes: &Classes) {
         let mut dirty = std::mem::take(&mut self.dirty);
         self.settled.extend(&dirty);
         for ix in dirty.drain(..) {
             let pool = &mut self.all[ix.at()];
             pool.dirty = false;
+            self.lines.touch(places.get(pool.place));
             if std::mem::take(&mut pool.shrunk) {
                 pool.members.retain(|slot| pool_of[slot.at()] == ix);
             }
@@ -280,6 +288,11 @@ impl Pools {
             }
         }
         self.dirty = dirty;
+        let Self { lines, lists, all, .. } = self;
+        let pools = |(cluster, stamp)| {
+            lists.get(&Listing::OwnBound(cluster, stamp)).map_or(&[][..], |list| list)
+        };
+        lines.settle(pools, |ix| &all[ix.at()], rank, places, classes);
     }
 
     /// The pools, closed ones included, whose members changed since the last call. Perhaps repeatedly.

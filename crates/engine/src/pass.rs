@@ -335,6 +335,18 @@ impl<'a> Pass<'a> {
         self.claim_in(slot, self.fleet.pool(slot));
     }
 
+    /// Claims a bound machine whose pool is at hand.
+    pub(crate) fn claim_bound(&mut self, slot: Slot, ix: PoolIx) {
+        debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
+        self.claims.by_slot[slot.at()] = self.claimer;
+        self.claims.free[ix.at()] -= 1;
+    }
+
+    /// Notes that so many machines were looked at.
+    pub(crate) fn looked(&mut self, machines: usize) {
+        self.looked_at += machines as u64;
+    }
+
     /// Claims a machine whose pool is at hand.
     pub(crate) fn claim_in(&mut self, slot: Slot, ix: PoolIx) {
         debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");

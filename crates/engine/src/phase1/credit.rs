@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::Work;
+use crate::class::CapacityIx;
 use crate::cost::{KeepKey, keep_key};
 use crate::demand::Row;
 use crate::lanes::Lanes;
-use crate::members::PoolIx;
+use crate::lines::Standing;
+use crate::members::{PoolIx, Slot};
 use crate::pass::{Domain, Pass, Step};
 
 /// A part of the walk.
@@ -90,7 +92,7 @@ pub(super) fn pools(
             domain.is_none_or(|domain| domain.has(pass, class))
                 && (part.is_own() || pass.fleet.classes.capacity(class).covers(&row.min_unit))
         })
-        .map(|ix| (keep_key(pass.fleet, ix), ix))
+        .map(|ix| (keep_key(pass.fleet.place(ix), pass.fleet.price(ix)), ix))
         .collect();
     keyed.sort_unstable();
     keyed
@@ -98,7 +100,50 @@ pub(super) fn pools(
 
 /// Credits the Need's own bound machines until they cover it.
 pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
-    credit(pass, row, work, Part::OwnBound, None);
+    line(pass, row, work, None);
+}
+
+/// Credits machines with the Need's stamps, in the order of their line.
+fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>) {
+    let fleet = pass.fleet;
+    let mut looked = 0;
+    // Neighbours in a line are worth the same most of the time.
+    let mut last: Option<(CapacityIx, Cow<'_, Lanes>, bool)> = None;
+    for standing in fleet.pools.line(row.cluster, row.stamp) {
+        if work.remaining.is_zero() {
+            break;
+        }
+        looked += 1;
+        let is_useful = !pass.is_claimed(standing.slot)
+            && pass.matching.matches(row.profile, standing.class)
+            && domain.is_none_or(|domain| domain.has(pass, standing.class));
+        if !is_useful {
+            continue;
+        }
+        if last.as_ref().is_none_or(|(known, ..)| *known != standing.capacity) {
+            let capacity = fleet.classes.amounts(standing.capacity);
+            last = Some((standing.capacity, row.worth(capacity), capacity.covers(&row.min_unit)));
+        }
+        let Some((_, worth, is_large)) = &last else { continue };
+        if worth.reduces(&work.remaining) {
+            pass.claim_bound(standing.slot, standing.pool);
+            work.remaining.subtract(worth);
+            work.floor_met |= *is_large;
+            work.credited.push(standing.slot);
+        }
+    }
+    pass.looked(looked);
+}
+
+/// The first of the Need's own bound machines that nobody claimed and that is as large as its largest pod.
+pub(super) fn first_large(pass: &Pass<'_>, row: &Row) -> Option<(Slot, PoolIx)> {
+    let is_it = |standing: &&Standing| {
+        !pass.is_claimed(standing.slot)
+            && pass.matching.matches(row.profile, standing.class)
+            && pass.fleet.classes.amounts(standing.capacity).covers(&row.min_unit)
+    };
+    let found = pass.fleet.pools.line(row.cluster, row.stamp).iter().find(is_it);
+    found.map(|standing| (standing.slot, standing.pool))
 }
 
 /// Credits the other parts. Nothing of the first can help any more: what was missing then can only have shrunk.
@@ -118,6 +163,9 @@ pub(super) fn inside(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Do
 fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: Option<Domain>) {
     if work.remaining.is_zero() {
         return;
+    }
+    if part == Part::OwnBound {
+        return line(pass, row, work, domain);
     }
     let pools = pools(pass, row, part, domain);
     let fleet = pass.fleet;

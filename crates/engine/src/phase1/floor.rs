@@ -24,6 +24,13 @@ pub(super) fn guarantee(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
 /// Credits the first unclaimed machine of the walk that covers the floor, whether it is otherwise needed or not.
 fn claim_first_that_covers(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> Option<Slot> {
     for part in credit::Part::ALL {
+        if part == credit::Part::OwnBound {
+            if let Some((slot, pool)) = credit::first_large(pass, row) {
+                work.credit(pass, row, slot, pool);
+                return Some(slot);
+            }
+            continue;
+        }
         let pools = credit::pools(pass, row, part, None);
         let mut found = None;
         pass.walk(&pools, |pass, slot, pool| {
