@@ -38,8 +38,8 @@ pub struct Engine {
     last: Last,
     /// Machines were classed anew since the last decision.
     classed_early: bool,
-    /// How many texts were alive after the last fresh start, or in the first decision.
-    live_symbols: usize,
+    /// How many texts and places there were in the first decision after the last fresh start.
+    live_symbols: Option<usize>,
     effort: Effort,
 }
 
@@ -71,7 +71,7 @@ impl Engine {
             ledger: Ledger::default(),
             last: Last::default(),
             classed_early: false,
-            live_symbols: 0,
+            live_symbols: None,
             effort: Effort::default(),
         }
     }
@@ -155,9 +155,7 @@ impl Engine {
             return (decisions, Explanation::default());
         }
         let opened = self.settle(ended);
-        if self.live_symbols == 0 {
-            self.live_symbols = self.symbols.size() + self.fleet.places();
-        }
+        self.live_symbols.get_or_insert(self.symbols.size() + self.fleet.places());
         self.hear();
         let Self { fleet, demand, symbols, matching, ledger, policy, heard_by, .. } = self;
         let mut before = Vec::new();
@@ -316,10 +314,11 @@ impl Engine {
 
     /// Whether most texts and places may be dead: there are far more than before, and as much has come and gone.
     fn is_littered(&self) -> bool {
-        let more = (self.symbols.size() + self.fleet.places()).saturating_sub(self.live_symbols);
+        let Some(live) = self.live_symbols else { return false };
+        let more = (self.symbols.size() + self.fleet.places()).saturating_sub(live);
         // One machine or row that goes leaves a fingerprint, a group, a stamp and a place at most.
         let gone = 4 * (self.fleet.moves + self.demand.withdrawn);
-        more > self.live_symbols + 4096 && gone > more / 2
+        more > live + 4096 && gone > more / 2
     }
 
     /// Numbers all texts anew and classes all machines by the keys that requirements mention now; by host, too, if
@@ -332,7 +331,7 @@ impl Engine {
         self.demand.recompile(&mut self.forms, &mut symbols, &mut self.matching);
         self.fleet.refile(&self.symbols, &mut symbols);
         symbols.classes_stale = false;
-        self.live_symbols = symbols.size() + self.fleet.places();
+        self.live_symbols = None;
         self.symbols = symbols;
         self.heard_by.clear();
         self.fleet.changes.all();

@@ -235,7 +235,8 @@ impl Pools {
             self.free_of[class.at()][tier] = ix;
         } else {
             let all = &self.all;
-            self.index.insert_unique(hash(class, place), ix, |ix| hash(all[ix.at()].class, all[ix.at()].place));
+            self.index
+                .insert_unique(hash(class, place), ix, |ix| hash(all[ix.at()].class, all[ix.at()].place));
         }
         ix
     }
@@ -289,9 +290,8 @@ impl Pools {
         }
         self.dirty = dirty;
         let Self { lines, lists, all, .. } = self;
-        let pools = |(cluster, stamp)| {
-            lists.get(&Listing::OwnBound(cluster, stamp)).map_or(&[][..], |list| list)
-        };
+        let pools =
+            |(cluster, stamp)| lists.get(&Listing::OwnBound(cluster, stamp)).map_or(&[][..], |list| list);
         lines.settle(pools, |ix| &all[ix.at()], rank, places, classes);
     }
 

@@ -86,11 +86,7 @@ impl<K: Ord> Queue<K> {
 
     /// Looks again at pools to which something was given back. Call it before each Need. `key`: that of a pool, if it
     /// may be in here.
-    pub(super) fn refresh<'a>(
-        &mut self,
-        pass: &mut Pass<'a>,
-        key: impl Fn(&Pass<'a>, PoolIx) -> Option<K>,
-    ) {
+    pub(super) fn refresh<'a>(&mut self, pass: &mut Pass<'a>, key: impl Fn(&Pass<'a>, PoolIx) -> Option<K>) {
         while let Some(pool) = pass.given_back().get(self.read).copied() {
             self.read += 1;
             if let Some(key) = key(pass, pool)

@@ -10,12 +10,12 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::gang::{Offer, Rank};
+use crate::class::ClassIx;
 use crate::cost::acquire_key;
 use crate::demand::Row;
 use crate::intern::{KeyIx, Map, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::Serial;
-use crate::class::ClassIx;
 use crate::pass::{Candidates, Pass, Tier};
 
 /// What tells terrains apart: the profile, the floor, and the lanes in which machines are to help.
