@@ -120,7 +120,7 @@ impl Plan {
             let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
             let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
             matching.look(first.profile, &fleet.classes);
-            let fits = reach.holds(fleet, matching, first);
+            let fits = reach.holds(fleet, matching, first, fold.stamp);
             let folds = |row: &Row| fits && keeps_whole(fleet, row);
             // Nearly always, and found without a look at the gangs.
             let unstamped = || set.stamps.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
@@ -158,17 +158,21 @@ fn keeps_whole(fleet: &Fleet, row: &Row) -> bool {
 }
 
 impl Reach {
-    /// Whether some machine within reach of the row's cluster holds the whole gang.
-    fn holds(&mut self, fleet: &Fleet, matching: &Matching, row: &Row) -> bool {
+    /// Whether some machine within reach of the row's cluster holds the whole gang. `fold`: the stamp of its fold.
+    fn holds(&mut self, fleet: &Fleet, matching: &Matching, row: &Row, fold: StampIx) -> bool {
+        let pools = &fleet.pools;
+        let is_large = |class: ClassIx| {
+            matching.matches(row.profile, class) && fleet.classes.capacity(class).covers(&row.aggregate)
+        };
+        // Where such gangs are folded already, there is one.
+        if pools.line(row.cluster, fold).first().is_some_and(|standing| is_large(standing.class)) {
+            return true;
+        }
         let size = (row.need.profile.fingerprint(), row.aggregate.clone());
         let free =
             *self.free.entry(size).or_insert_with(|| is_free(fleet, matching, row.profile, &row.aggregate));
-        let pools = &fleet.pools;
         let mut home = pools.bound(row.cluster).iter().chain(pools.creating(row.cluster));
-        free || home.any(|ix| {
-            let class = pools.get(*ix).class;
-            matching.matches(row.profile, class) && fleet.classes.capacity(class).covers(&row.aggregate)
-        })
+        free || home.any(|ix| is_large(pools.get(*ix).class))
     }
 
     /// Looks again after some classes got their first free machine or lost the last one. Gives the profiles and sizes

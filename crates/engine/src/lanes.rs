@@ -120,6 +120,12 @@ impl Lanes {
         unit.positive().map(|lane| self.get(lane) / unit.get(lane)).min().unwrap_or(i64::MAX)
     }
 
+    /// How many such units cover it, if each lane takes part in every unit.
+    pub(crate) fn units(&self, unit: &Self) -> usize {
+        let lanes = unit.positive().map(|lane| self.get(lane).max(0).saturating_add(unit.get(lane) - 1) / unit.get(lane));
+        lanes.max().and_then(|units| usize::try_from(units).ok()).unwrap_or(0)
+    }
+
     /// The sum over the lanes of `deficit` of the share that this covers, in 10^-9; `capped` counts no lane for more
     /// than the whole of it.
     pub(crate) fn coverage(&self, deficit: &Self, capped: bool) -> i128 {

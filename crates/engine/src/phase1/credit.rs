@@ -107,9 +107,10 @@ pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
 fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>) {
     let fleet = pass.fleet;
     let mut looked = 0;
-    // Neighbours in a line are worth the same most of the time.
-    let mut last: Option<(CapacityIx, Cow<'_, Lanes>, bool)> = None;
-    for standing in fleet.pools.line(row.cluster, row.stamp) {
+    // The machines of a line are of few capacities.
+    let mut worths: SmallVec<[(CapacityIx, Cow<'_, Lanes>, bool); 4]> = SmallVec::new();
+    let line = fleet.pools.line(row.cluster, row.stamp);
+    for standing in line {
         if work.remaining.is_zero() {
             break;
         }
@@ -120,12 +121,16 @@ fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>)
         if !is_useful {
             continue;
         }
-        if last.as_ref().is_none_or(|(known, ..)| *known != standing.capacity) {
+        let at = worths.iter().position(|(known, ..)| *known == standing.capacity).unwrap_or_else(|| {
             let capacity = fleet.classes.amounts(standing.capacity);
-            last = Some((standing.capacity, row.worth(capacity), capacity.covers(&row.min_unit)));
-        }
-        let Some((_, worth, is_large)) = &last else { continue };
+            worths.push((standing.capacity, row.worth(capacity), capacity.covers(&row.min_unit)));
+            worths.len() - 1
+        });
+        let (_, worth, is_large) = &worths[at];
         if worth.reduces(&work.remaining) {
+            if work.credited.is_empty() {
+                work.credited.reserve(work.remaining.units(worth).min(line.len()));
+            }
             pass.claim_bound(standing.slot, standing.pool);
             work.remaining.subtract(worth);
             work.floor_met |= *is_large;
