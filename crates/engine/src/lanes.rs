@@ -122,7 +122,9 @@ impl Lanes {
 
     /// How many such units cover it, if each lane takes part in every unit.
     pub(crate) fn units(&self, unit: &Self) -> usize {
-        let lanes = unit.positive().map(|lane| self.get(lane).max(0).saturating_add(unit.get(lane) - 1) / unit.get(lane));
+        let lanes = unit
+            .positive()
+            .map(|lane| self.get(lane).max(0).saturating_add(unit.get(lane) - 1) / unit.get(lane));
         lanes.max().and_then(|units| usize::try_from(units).ok()).unwrap_or(0)
     }
 

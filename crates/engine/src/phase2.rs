@@ -6,6 +6,7 @@
 mod again;
 mod drains;
 mod gang;
+mod hunt;
 mod score;
 mod victims;
 

@@ -1,10 +1,13 @@
 //! Gangs preempt all or nothing, and move to another domain where that is cheaper than not to start at all.
 
 use super::{Pick, Taken, Victims, drains, suits};
+use smallvec::SmallVec;
+
 use crate::class::ClassIx;
 use crate::demand::Row;
-use crate::intern::{KeyIx, Map, ValueIx};
+use crate::intern::{ClusterIx, KeyIx, Map, ValueIx};
 use crate::lanes::Lanes;
+use crate::matching::ProfileIx;
 use crate::members::{PoolIx, Slot};
 use crate::pass::{Domain, Pass};
 use crate::phase1::Outcome;
@@ -39,10 +42,55 @@ pub(super) fn preempt(
         }
     }
     let Some(key) = pass.matching.same(row.profile) else { return };
-    match best_move(pass, row, key, recorded, victims, taken, policy) {
-        Some(best) => carry_out(pass, row, outcome, best, victims, taken),
-        None => outcome.unresolved = Some(deficit),
+    // The domain recorded was tried with what the gang lacks there, and not with what it might have instead.
+    let kind = (row.cluster, row.profile, row.min_unit.clone(), recorded.map(|domain| domain.value));
+    if deficit == row.aggregate && has_nothing(pass, row) && victims.hopeless.is(&kind, row) {
+        outcome.unresolved = Some(deficit);
+        return;
     }
+    match best_move(pass, row, key, recorded, victims, taken, policy) {
+        Some(best) => {
+            victims.hopeless = Hopeless::default();
+            carry_out(pass, row, outcome, best, victims, taken);
+        }
+        None => {
+            victims.hopeless.add(kind, row);
+            outcome.unresolved = Some(deficit);
+        }
+    }
+}
+
+/// A cluster, a profile, a floor and the domain that Phase 1 recorded.
+type Kind = (ClusterIx, ProfileIx, Lanes, Option<ValueIx>);
+
+/// Sizes of gangs that could not preempt. While nothing is given back there are ever fewer victims and ever less to
+/// have, so a gang of the same kind that comes later, is as large and has nothing of its own cannot, either.
+#[derive(Debug, Default)]
+pub(super) struct Hopeless {
+    sizes: Map<Kind, SmallVec<[Lanes; 2]>>,
+}
+
+/// How many sizes of a kind are remembered.
+const SIZES: usize = 16;
+
+impl Hopeless {
+    fn is(&self, kind: &Kind, row: &Row) -> bool {
+        self.sizes.get(kind).is_some_and(|sizes| sizes.iter().any(|size| row.aggregate.covers(size)))
+    }
+
+    fn add(&mut self, kind: Kind, row: &Row) {
+        let sizes = self.sizes.entry(kind).or_default();
+        if sizes.len() < SIZES {
+            sizes.push(row.aggregate.clone());
+        }
+    }
+}
+
+/// Whether no machine is bound, being created or draining for the gang.
+fn has_nothing(pass: &Pass<'_>, row: &Row) -> bool {
+    let pools = &pass.fleet.pools;
+    let drains = |ix: &PoolIx| drains::part(row, true, pass.fleet.place(*ix)) == Some(drains::Part::Own);
+    !pools.is_stamped(row.stamp) && !pools.draining().iter().any(drains)
 }
 
 fn best_move(

@@ -4,11 +4,14 @@ use std::cmp::Reverse;
 
 use bigfleet_types::StampedPenalty;
 
+use super::gang::Hopeless;
+use super::hunt::{Domains, Hunt, Search};
 use super::{Pick, Taken, score, suits};
 use crate::class::ClassIx;
 use crate::demand::Row;
-use crate::intern::{ClusterIx, Map};
-use crate::lanes::Lanes;
+use crate::intern::{ClusterIx, Map, ValueIx};
+use crate::lanes::{LaneSet, Lanes};
+use crate::matching::ProfileIx;
 use crate::members::Slot;
 use crate::pass::{Domain, Pass};
 use crate::phase1::{Outcome, Spread, trim};
@@ -17,9 +20,9 @@ use crate::policy::Policy;
 
 /// What makes victims equal, but for the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Kind {
-    class: ClassIx,
-    cluster: ClusterIx,
+pub(super) struct Kind {
+    pub(super) class: ClassIx,
+    pub(super) cluster: ClusterIx,
     /// The stamped one or, if higher, that of the Need that claims the machine.
     priority: i32,
     interruption: StampedPenalty,
@@ -30,27 +33,29 @@ struct Kind {
 
 /// Victims of one kind, in the order of ids.
 #[derive(Debug)]
-struct Heap {
-    kind: Kind,
-    slots: Vec<Slot>,
+pub(super) struct Heap {
+    pub(super) kind: Kind,
+    pub(super) slots: Vec<Slot>,
     /// Every slot before this one is taken.
-    next: usize,
+    pub(super) next: usize,
 }
 
 /// Excess first, then by score, then the less valuable. Ids break ties.
-type Order = (bool, Reverse<i128>, StampedPenalty, StampedPenalty);
+pub(super) type Order = (bool, Reverse<i128>, StampedPenalty, StampedPenalty);
+
+/// What rows that look for the same victims have in common: profile, floor, the lanes in which machines are to help,
+/// and whether these count in whole gangs.
+type Prey = (ProfileIx, Lanes, LaneSet, bool);
 
 /// All victims of a pass, the lowest priority first.
 #[derive(Debug)]
 pub(super) struct Victims {
     heaps: Vec<Heap>,
-}
-
-/// Where one search stands in a heap.
-struct Cursor {
-    order: Order,
-    heap: usize,
-    at: usize,
+    of_class: Map<ClassIx, Vec<usize>>,
+    /// By prey and, for gangs, domain.
+    hunts: Map<Prey, Map<Option<ValueIx>, Hunt>>,
+    /// Gangs that found no domain to preempt in: no larger one will, either.
+    pub(super) hopeless: Hopeless,
 }
 
 impl Victims {
@@ -86,12 +91,17 @@ impl Victims {
         });
         let mut heaps: Vec<Heap> = heaps.collect();
         heaps.sort_by_key(|heap| heap.kind.priority);
-        Self { heaps }
+        let mut of_class: Map<ClassIx, Vec<usize>> = Map::default();
+        for (at, heap) in heaps.iter().enumerate() {
+            of_class.entry(heap.kind.class).or_default().push(at);
+        }
+        Self { heaps, of_class, hunts: Map::default(), hopeless: Hopeless::default() }
     }
 
     /// Starts anew, after machines that were taken no longer are.
     pub(super) fn rewind(&mut self) {
         self.heaps.iter_mut().for_each(|heap| heap.next = 0);
+        self.hunts.clear();
     }
 
     /// Victims of a plain Need: those that the pass can find, be it enough or not.
@@ -130,83 +140,67 @@ impl Victims {
         if deficit.is_zero() {
             return pick;
         }
-        let mut cursors = self.cursors(pass, row, domain, &deficit, taken, policy);
-        while !pick.left.is_zero() {
-            cursors.retain_mut(|cursor| {
-                let heap = &self.heaps[cursor.heap];
-                let rest = heap.slots.get(cursor.at..).unwrap_or_default();
-                cursor.at += rest.iter().take_while(|slot| taken.has(**slot)).count();
-                cursor.at < heap.slots.len()
-                    && row.worth(pass.fleet.classes.capacity(heap.kind.class)).reduces(&pick.left)
-            });
-            let Some(best) = self.first_allowed(pass, &cursors, spread.as_ref()) else { break };
-            let heap = &self.heaps[cursors[best].heap];
-            let slot = heap.slots[cursors[best].at];
-            cursors[best].at += 1;
-            pick.left.subtract(&row.worth(pass.fleet.classes.capacity(heap.kind.class)));
-            if let Some(spread) = &mut spread {
-                spread.add(pass, heap.kind.class, true);
+        let lanes = deficit.positive().collect();
+        let prey = (row.profile, row.min_unit.clone(), lanes, row.gangs.is_some());
+        let mut hunts = self.hunts.remove(&prey).unwrap_or_else(|| self.survey(pass, row, &deficit, policy));
+        if let Some(hunt) = hunts.get_mut(&domain.map(|domain| domain.value)) {
+            let mut search = Search::new(pass, row, taken, &mut self.heaps);
+            while !pick.left.is_zero() {
+                let Some((slot, class)) = search.next(hunt, spread.as_ref(), &pick.left) else { break };
+                pick.left.subtract(&row.worth(pass.fleet.classes.capacity(class)));
+                if let Some(spread) = &mut spread {
+                    spread.add(pass, class, true);
+                }
+                pick.slots.push(slot);
             }
-            pick.slots.push(slot);
+            search.finish(hunt);
         }
+        self.hunts.insert(prey, hunts);
         if pick.left.is_zero() && spread.is_none() {
             trim::surplus(pass, row, &deficit, &mut pick.slots);
         }
         pick
     }
 
-    /// The heaps that a row may prey on, in order.
-    fn cursors(
-        &mut self,
+    /// The heaps that a row may prey on, those of its own cluster included, in order.
+    fn survey(
+        &self,
         pass: &Pass<'_>,
         row: &Row,
-        domain: Option<Domain>,
         deficit: &Lanes,
-        taken: &Taken,
         policy: &Policy,
-    ) -> Vec<Cursor> {
+    ) -> Map<Option<ValueIx>, Hunt> {
         let preemptor = row.need.profile.priority();
-        let below = self.heaps.partition_point(|heap| heap.kind.priority < preemptor);
-        let mut cursors = Vec::new();
-        for (position, heap) in self.heaps[..below].iter_mut().enumerate() {
-            let kind = heap.kind;
-            let rest = heap.slots.get(heap.next..).unwrap_or_default();
-            heap.next += rest.iter().take_while(|slot| taken.has(**slot)).count();
-            let wanted = heap.next < heap.slots.len()
-                && kind.cluster != row.cluster
-                && suits(pass, row, kind.class)
-                && domain.is_none_or(|domain| domain.has(pass, kind.class))
-                && row.worth(pass.fleet.classes.capacity(kind.class)).reduces(deficit);
-            if wanted {
-                let points = score::score(
-                    &policy.victims,
-                    preemptor,
-                    kind.priority,
-                    kind.interruption,
-                    kind.reclamation,
-                );
-                let order = (!kind.excess, Reverse(points), kind.reclamation, kind.interruption);
-                cursors.push(Cursor { order, heap: position, at: heap.next });
+        let classes = &pass.fleet.classes;
+        let (same, spread) = (pass.matching.same(row.profile), pass.matching.spread(row.profile));
+        let mut found: Map<Option<ValueIx>, Vec<(Order, Domains, usize)>> = Map::default();
+        for class in pass.matching.classes(row.profile) {
+            let Some(heaps) = self.of_class.get(class) else { continue };
+            if !suits(pass, row, *class) || !row.worth(classes.capacity(*class)).reduces(deficit) {
+                continue;
+            }
+            let domain = same.and_then(|key| classes.domain(*class, key));
+            if same.is_some() && domain.is_none() {
+                continue;
+            }
+            let domains: Domains = spread.iter().map(|rule| classes.domain(*class, rule.key)).collect();
+            for at in heaps {
+                let kind = self.heaps[*at].kind;
+                if kind.priority < preemptor {
+                    let points = score::score(
+                        &policy.victims,
+                        preemptor,
+                        kind.priority,
+                        kind.interruption,
+                        kind.reclamation,
+                    );
+                    let order = (!kind.excess, Reverse(points), kind.reclamation, kind.interruption);
+                    found.entry(domain).or_default().push((order, domains.clone(), *at));
+                }
             }
         }
-        cursors.sort_by_key(|cursor| cursor.order);
-        cursors
-    }
-
-    /// The cursor of the first machine that the spread allows.
-    fn first_allowed(&self, pass: &Pass<'_>, cursors: &[Cursor], spread: Option<&Spread>) -> Option<usize> {
-        let mut start = 0;
-        for equals in cursors.chunk_by(|a, b| a.order == b.order) {
-            let allowed = equals.iter().enumerate().filter(|(_, cursor)| {
-                spread.is_none_or(|spread| spread.allows(pass, self.heaps[cursor.heap].kind.class))
-            });
-            let rank = |cursor: &Cursor| pass.fleet.rank(self.heaps[cursor.heap].slots[cursor.at]);
-            if let Some((offset, _)) = allowed.min_by_key(|(_, cursor)| rank(cursor)) {
-                return Some(start + offset);
-            }
-            start += equals.len();
-        }
-        None
+        let hunt = |found: Vec<_>| Hunt::new(found, &self.heaps, |slot| pass.fleet.rank(slot));
+        found.into_iter().map(|(domain, found)| (domain, hunt(found))).collect()
     }
 
     /// Makes picked machines victims.
