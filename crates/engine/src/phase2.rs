@@ -69,6 +69,7 @@ pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool],
             outcome.unresolved = (!pick.left.is_zero()).then_some(pick.left);
         }
     }
+    pass.looked(victims.looked);
     taken
 }
 

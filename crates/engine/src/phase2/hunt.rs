@@ -74,6 +74,8 @@ pub(super) struct Search<'s, 'a> {
     open: Map<usize, Opened>,
     /// The chunks before this one have nothing that helps.
     from: usize,
+    /// How many heaps and machines were looked at.
+    pub(super) looked: usize,
 }
 
 /// A chunk that the search looks at.
@@ -87,7 +89,7 @@ struct Opened {
 
 impl<'s, 'a> Search<'s, 'a> {
     pub(super) fn new(pass: &'s Pass<'a>, row: &'s Row, taken: &'s Taken, heaps: &'s mut [Heap]) -> Self {
-        Self { pass, row, taken, heaps, open: Map::default(), from: 0 }
+        Self { pass, row, taken, heaps, open: Map::default(), from: 0, looked: 0 }
     }
 
     /// The next victim: of the first chunks of equal order that have one, that with the smallest id.
@@ -106,6 +108,7 @@ impl<'s, 'a> Search<'s, 'a> {
         while let Some(order) = hunt.chunks.get(from).map(|chunk| chunk.order) {
             let mut best: Option<(u32, usize)> = None;
             let mut at = from;
+            self.looked += 1;
             while let Some(chunk) = hunt.chunks.get_mut(at).filter(|chunk| chunk.order == order) {
                 let allowed = spread.is_none_or(|spread| spread.allows(self.pass, chunk.class));
                 if allowed && let Some(rank) = self.head(chunk, at, left) {
@@ -136,6 +139,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 && heads.peek().is_none_or(|Reverse((rank, ..))| bound <= *rank)
             {
                 chunk.line.pop_first();
+                self.looked += 1;
                 let Heap { slots, next, kind } = &mut self.heaps[heap];
                 let rest = slots.get(*next..).unwrap_or_default();
                 *next += rest.iter().take_while(|slot| self.taken.has(**slot)).count();
@@ -155,6 +159,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 return Some(rank);
             }
             // What is missing only shrinks: the heap helps no more.
+            self.looked += 1;
             heads.pop();
         }
     }

@@ -56,6 +56,8 @@ pub(super) struct Victims {
     hunts: Map<Prey, Map<Option<ValueIx>, Hunt>>,
     /// Gangs that found no domain to preempt in: no larger one will, either.
     pub(super) hopeless: Hopeless,
+    /// How many heaps and machines rows looked at.
+    pub(super) looked: usize,
 }
 
 impl Victims {
@@ -95,7 +97,7 @@ impl Victims {
         for (at, heap) in heaps.iter().enumerate() {
             of_class.entry(heap.kind.class).or_default().push(at);
         }
-        Self { heaps, of_class, hunts: Map::default(), hopeless: Hopeless::default() }
+        Self { heaps, of_class, hunts: Map::default(), hopeless: Hopeless::default(), looked: 0 }
     }
 
     /// Starts anew, after machines that were taken no longer are.
@@ -142,7 +144,10 @@ impl Victims {
         }
         let lanes = deficit.positive().collect();
         let prey = (row.profile, row.min_unit.clone(), lanes, row.gangs.is_some());
-        let mut hunts = self.hunts.remove(&prey).unwrap_or_else(|| self.survey(pass, row, &deficit, policy));
+        let mut hunts = match self.hunts.remove(&prey) {
+            Some(hunts) => hunts,
+            None => self.survey(pass, row, &deficit, policy),
+        };
         if let Some(hunt) = hunts.get_mut(&domain.map(|domain| domain.value)) {
             let mut search = Search::new(pass, row, taken, &mut self.heaps);
             while !pick.left.is_zero() {
@@ -153,6 +158,7 @@ impl Victims {
                 }
                 pick.slots.push(slot);
             }
+            self.looked += search.looked;
             search.finish(hunt);
         }
         self.hunts.insert(prey, hunts);
@@ -164,7 +170,7 @@ impl Victims {
 
     /// The heaps that a row may prey on, those of its own cluster included, in order.
     fn survey(
-        &self,
+        &mut self,
         pass: &Pass<'_>,
         row: &Row,
         deficit: &Lanes,
@@ -199,6 +205,7 @@ impl Victims {
                 }
             }
         }
+        self.looked += found.values().map(Vec::len).sum::<usize>();
         let hunt = |found: Vec<_>| Hunt::new(found, &self.heaps, |slot| pass.fleet.rank(slot));
         found.into_iter().map(|(domain, found)| (domain, hunt(found))).collect()
     }

@@ -96,3 +96,35 @@ fn zeros_and_extremes() {
     // PINNED with no probability of an interruption costs the price alone.
     assert!(decisions.actions.iter().any(|action| action.machine.as_str() == "safe"));
 }
+
+/// Machines of a cluster that matters less, each alone in its rack.
+fn prey(number: usize) -> (N, Vec<M>) {
+    let low = need(0, &format!("cpu={}", 4 * number)).floor("cpu=4");
+    let bound = racks(number).into_iter().map(|machine| machine.configured("low").of(&low.build()));
+    (low, bound.collect())
+}
+
+/// Of many rows that may preempt the first get all victims, and the others find out without a look at each of them.
+#[test]
+fn unmet_rows_do_not_each_look_at_every_victim() {
+    let (low, fleet) = prey(500);
+    let rows = |number: usize| -> Vec<N> {
+        (0..number).map(|i| need(1000, "cpu=8").floor("cpu=4").group(&format!("g{i:05}"))).collect()
+    };
+    let efforts =
+        [1000, 2000, 4000].map(|number| effort(&fleet, &[("low", &[low.clone()]), ("top", &rows(number))]));
+    assert!(efforts[2] - efforts[1] <= 2 * (efforts[1] - efforts[0]) + 1000, "{efforts:?}");
+    assert!(efforts[2] <= 50 * 4500, "{efforts:?}");
+}
+
+/// The same for gangs that no rack can hold, even if everything in it is preempted.
+#[test]
+fn unmet_gangs_do_not_each_look_at_every_rack() {
+    let (low, fleet) = prey(500);
+    let wants =
+        |number: usize| -> Vec<N> { gangs(number).into_iter().map(|gang| gang.priority(1000)).collect() };
+    let efforts =
+        [500, 1000, 2000].map(|number| effort(&fleet, &[("low", &[low.clone()]), ("top", &wants(number))]));
+    assert!(efforts[2] - efforts[1] <= 2 * (efforts[1] - efforts[0]) + 1000, "{efforts:?}");
+    assert!(efforts[2] <= 50 * 2500, "{efforts:?}");
+}
