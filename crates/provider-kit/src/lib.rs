@@ -31,6 +31,10 @@
 pub mod backend;
 pub mod baremetal;
 pub mod blob;
+#[cfg(feature = "defects")]
+pub mod defects;
+#[cfg(not(feature = "defects"))]
+mod defects;
 pub mod exec;
 pub mod fakecloud;
 pub mod fault;
