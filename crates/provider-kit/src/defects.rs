@@ -1,5 +1,6 @@
 //! Switches that make the kit break one rule of the contract each, so that a suite that claims to see such faults can be
-//! shown to. They are there with the feature `defects` only, and no flag of any program turns one on.
+//! shown to. Without the feature `defects` there is nothing to turn one on with; with it, `Options::defect` does, and no flag
+//! of any program.
 
 /// A rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,6 @@ pub enum Defect {
     OperationsReusedOverRestart,
 }
 
-#[cfg(feature = "defects")]
 impl Defect {
     /// All of them, in the order of the behaviours that they break.
     pub const ALL: [Self; 20] = [

@@ -31,10 +31,7 @@
 pub mod backend;
 pub mod baremetal;
 pub mod blob;
-#[cfg(feature = "defects")]
 pub mod defects;
-#[cfg(not(feature = "defects"))]
-mod defects;
 pub mod exec;
 pub mod fakecloud;
 pub mod fault;

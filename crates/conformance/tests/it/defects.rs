@@ -85,6 +85,15 @@ async fn missed(runs: Vec<(String, Double, &'static str, &'static [Profile], Ids
         let report = judged(double, &options(profiles, None)).await;
         let failed = failed(&report);
         let seen = failed.contains(broken) && report.verdict == Verdict::Failed;
+        // What an author is told.
+        let text = report.text();
+        let told = text.split("\n\n").find(|part| part.trim_start().starts_with(&format!("{broken} FAILED")));
+        for line in ["  clause  ", "  seen    ", "  sent    ", "  got     ", "  mend    "] {
+            let there =
+                told.is_some_and(|told| told.lines().any(|l| l.len() > line.len() && l.starts_with(line)));
+            assert!(there, "{name}: {line:?} is not said of {broken}:\n{text}");
+        }
+        println!("{name}:\n{}\n", told.unwrap_or_default().trim_start());
         let others: Vec<_> = failed.iter().filter(|id| **id != broken && !followers.contains(id)).collect();
         (seen && others.is_empty()).then_some(()).ok_or_else(|| {
             format!("{name}: {broken} seen: {seen}; failed too: {others:?}\n{}", report.text())

@@ -125,6 +125,7 @@ async fn malformed_requests_name_the_field() {
     let cloud = start(options()).await;
     let client = &cloud.client;
     let big: BTreeMap<String, String> = [("k".into(), "v".repeat(4 << 20))].into();
+    let before = (client.list(pb::ListFilter::default()).await, cloud.control().provider().revision());
     let mut wrong_state = pb::ListFilter::default();
     wrong_state.states.push(99);
     let answers = [
@@ -148,7 +149,9 @@ async fn malformed_requests_name_the_field() {
         assert_eq!(status.code(), Code::InvalidArgument, "{field}");
         assert!(status.message().starts_with(field), "{field}: {}", status.message());
     }
-    assert_eq!(cloud.settled("idle-0", Idle).await.cluster, "");
+    let after = (client.list(pb::ListFilter::default()).await, cloud.control().provider().revision());
+    assert_eq!(after, before, "malformed calls change nothing");
+    assert!(cloud.control().all_actions().values().all(|a| a.create + a.configure + a.drain + a.delete == 0));
     // A blob of 3 MiB passes.
     client.configure_with("idle-0", "a", &vec![1; 3 << 20], metadata()).await.unwrap();
     cloud.stop().await;
