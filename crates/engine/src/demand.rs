@@ -250,6 +250,14 @@ impl Demand {
         }
     }
 
+    /// All rows as they came, by cluster.
+    pub(crate) fn copy(&self) -> Vec<(ClusterId, Vec<Arc<Need>>)> {
+        let rows = |wants: &Wants| {
+            wants.rows.iter().filter_map(|ix| self.row(*ix)).map(|row| row.need.clone()).collect()
+        };
+        self.clusters.iter().map(|(cluster, wants)| (cluster.clone(), rows(wants))).collect()
+    }
+
     /// What a cluster wants.
     pub(crate) fn wants(&self, cluster: &ClusterId) -> Option<&Wants> {
         self.clusters.get(cluster)

@@ -25,16 +25,16 @@ use crate::verdict::{self, Judge};
 /// Owns the fleet and the demand of a shard.
 #[derive(Debug)]
 pub struct Engine {
-    policy: Policy,
-    symbols: Symbols,
-    fleet: Fleet,
-    demand: Demand,
+    pub(crate) policy: Policy,
+    pub(crate) symbols: Symbols,
+    pub(crate) fleet: Fleet,
+    pub(crate) demand: Demand,
     forms: Forms,
     matching: Matching,
-    heard: Set<ClusterId>,
+    pub(crate) heard: Set<ClusterId>,
     /// The same by number, as of the last decision; empty when it has to be found again.
     heard_by: Vec<bool>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     last: Last,
     /// Machines were classed anew since the last decision.
     classed_early: bool,

@@ -9,6 +9,8 @@ use bigfleet_proto::gate::machine;
 use bigfleet_proto::v1alpha1::ShardMessage;
 use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
 
+use crate::decision_audit::{DecisionAudit, Divergence};
+
 /// One call to the provider, numbered from 1 in the order in which the core asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
@@ -83,6 +85,13 @@ pub enum Input {
         session: SessionId,
         /// Which instruction.
         instruction_id: String,
+    },
+    /// An audit of a decision ended.
+    DecisionAudited {
+        /// The cycle whose decision it was.
+        cycle: u64,
+        /// What is different, if anything; or why that is not known.
+        result: Result<Option<Divergence>, String>,
     },
     /// Whether the PAUSE file is there, or the flag is set.
     Paused(bool),
@@ -212,6 +221,8 @@ pub enum Output {
     Audit(Box<AuditRecord>),
     /// Give readers a new copy of what the last cycle found.
     Publish(Arc<Published>),
+    /// Compare a decision with a full pass, elsewhere. Answered by [`Input::DecisionAudited`].
+    AuditDecision(Box<DecisionAudit>),
     /// Three machines in a row fenced us: look whether the epoch file holds a higher epoch, and stop if it does.
     CheckEpoch,
 }

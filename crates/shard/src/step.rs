@@ -193,6 +193,9 @@ impl<P: StepProvider> Stepper<P> {
                 self.frames.push((session, *message));
                 input
             }
+            Output::AuditDecision(audit) => {
+                Some(Input::DecisionAudited { cycle: audit.cycle, result: Ok(audit.check()) })
+            }
             Output::Close { .. } | Output::Audit(_) | Output::Publish(_) | Output::CheckEpoch => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Fuzz target: bytes that are a sequence of events. After every one the engine, which remembers what it found before,
-//! answers as one that begins afresh: the same actions, claims, verdicts, shortfalls and deadline.
+//! answers as one that begins afresh, and as one made of a copy of its content: the same actions, claims, verdicts,
+//! shortfalls and deadline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,10 +93,14 @@ impl Pair {
 
     fn compare(&mut self) {
         self.steps += 1;
+        let content = self.remembers.content();
         let (ours, theirs) = (self.remembers.decide(self.now), self.afresh.decide_afresh(self.now));
         assert_eq!(ours, theirs, "step {}: remembering (left) and afresh", self.steps);
         assert!(self.remembers.claimed().eq(self.afresh.claimed()), "claims of step {}", self.steps);
         assert_eq!(self.remembers.next_deadline(self.now), self.afresh.next_deadline(self.now));
+        let (copied, marks) = content.decide(self.now);
+        assert_eq!(ours, copied, "step {}: remembering (left) and an engine made of its content", self.steps);
+        assert_eq!(content.marked(&self.remembers.marks()), marks, "marks of step {}", self.steps);
         self.actions = ours.actions;
     }
 

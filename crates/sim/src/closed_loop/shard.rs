@@ -90,6 +90,9 @@ impl Shard {
                 self.published = Some(published);
                 None
             }
+            Output::AuditDecision(audit) => {
+                Some(Input::DecisionAudited { cycle: audit.cycle, result: Ok(audit.check()) })
+            }
             Output::Close { .. } | Output::Audit(_) | Output::CheckEpoch => None,
         }
     }
