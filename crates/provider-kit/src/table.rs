@@ -5,6 +5,7 @@
 //! machine, changes are applied in the order in which they were planned, and a change that could not be stored is
 //! dropped: so no reader ever sees what a crash could take back.
 
+mod broken;
 mod change;
 mod cursor;
 mod describe;
@@ -20,6 +21,7 @@ use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::{MachineId, MachineState};
 
 use crate::backend::Operation;
+use crate::defects::{Defect, Switch};
 use crate::kind::Kind;
 
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
@@ -64,6 +66,10 @@ pub struct Table {
     prefix: String,
     /// Tells cursors of this table from those of others; 0 until it has one.
     identity: u64,
+    /// What is broken on purpose.
+    pub(crate) switch: Switch,
+    /// For [`Defect::MetadataShared`](crate::defects::Defect) alone.
+    latest_metadata: BTreeMap<String, String>,
 }
 
 impl Table {
@@ -81,6 +87,8 @@ impl Table {
             operations: 0,
             prefix: prefix.into(),
             identity: 0,
+            switch: Switch::default(),
+            latest_metadata: BTreeMap::new(),
         }
     }
 
@@ -204,7 +212,10 @@ impl Table {
         })
     }
 
-    fn next_operation(&mut self) -> String {
+    fn next_operation(&mut self, kind: Kind, machine: &MachineId) -> String {
+        if self.switch.is(Defect::OperationsPerKind) {
+            return format!("{kind}-{machine}");
+        }
         self.operations += 1;
         format!("{}-{}", self.prefix, self.operations)
     }
