@@ -100,8 +100,9 @@ fn zeros_and_extremes() {
 /// Machines of a cluster that matters less, each alone in its rack.
 fn prey(number: usize) -> (N, Vec<M>) {
     let low = need(0, &format!("cpu={}", 4 * number)).floor("cpu=4");
-    let bound = racks(number).into_iter().map(|machine| machine.configured("low").of(&low.build()));
-    (low, bound.collect())
+    let bound = |machine: M| machine.configured("low").of(&low.build());
+    let fleet = racks(number).into_iter().map(bound).collect();
+    (low, fleet)
 }
 
 /// Of many rows that may preempt the first get all victims, and the others find out without a look at each of them.
