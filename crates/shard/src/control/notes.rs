@@ -28,9 +28,8 @@ impl Control {
         let halted = self.halted_by(now);
         let refused = self.refused_capacity(decisions);
         // Hardly ever is there a refusal, and only then does anybody look at all verdicts.
-        let concerned =
-            decisions.verdicts.iter().filter(|v| !refused.is_empty() && refused.contains_key(&v.key));
-        for verdict in concerned {
+        let all = if refused.is_empty() { &[][..] } else { &decisions.verdicts[..] };
+        for verdict in all.iter().filter(|verdict| refused.contains_key(&verdict.key)) {
             let reason = self.bootstraps.refusal(&verdict.key.cluster, verdict.key.fingerprint);
             let (Some(reason), Some(skipped)) = (reason, refused.get(&verdict.key)) else { continue };
             let missing = missing(verdict, skipped);
