@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bigfleet_engine::Decisions;
 use bigfleet_proto::gate::machine;
+pub use bigfleet_proto::gate::rollup::{Change, Ingest};
 use bigfleet_proto::v1alpha1::ShardMessage;
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, NeedKey, Resources, UnixNanos};
 
 use crate::decision_audit::{DecisionAudit, Divergence};
 
@@ -67,8 +68,9 @@ pub enum Input {
         session: SessionId,
         /// The timestamp that the operator gave it: echoed, never used for order.
         timestamp_unix_nanos: i64,
-        /// All rows, merged by key; or the reason for refusing the message whole.
-        rows: Result<Vec<Need>, String>,
+        /// All rows, or how they differ from those of the roll-up before on this stream that passed; or the reason for
+        /// refusing the message whole.
+        rows: Result<Change, String>,
     },
     /// An operator answered a bootstrap request.
     Blob {
@@ -264,6 +266,8 @@ pub enum Lane {
 /// Why the shard ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
+    /// A roll-up came that builds on one that never came.
+    OutOfStep,
     /// A newer session of the cluster took over.
     Replaced,
 }
@@ -302,10 +306,10 @@ pub struct Published {
     pub computed_at: UnixNanos,
     /// The engine's answer.
     pub decisions: Decisions,
-    /// For each verdict, how many cycle intervals it has been unmet.
-    pub unmet_age: Vec<u32>,
-    /// What keeps decided machines from coming, by the verdict's place.
-    pub notes: BTreeMap<usize, Note>,
+    /// For how many cycle intervals Needs have been unmet; none that is met.
+    pub unmet_age: Arc<BTreeMap<NeedKey, u32>>,
+    /// What keeps decided machines from coming, by the Need's key.
+    pub notes: BTreeMap<NeedKey, Note>,
 }
 
 /// Why machines that were decided for a Need are not coming.

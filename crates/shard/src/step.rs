@@ -136,7 +136,7 @@ impl<P: StepProvider> Stepper<P> {
     /// Hands in a cluster's complete demand.
     pub fn rollup(&mut self, cluster: &ClusterId, rows: Vec<Need>) {
         let session = self.connect(cluster);
-        let rollup = Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows) };
+        let rollup = Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows.into()) };
         self.control.handle(self.now, rollup);
         self.carry_out();
     }

@@ -78,7 +78,7 @@ fn one_audit_at_a_time() {
             }
         }
         let session = world.sessions.values().next().copied().unwrap();
-        let rows = Ok(vec![need(1000 + round, 1)]);
+        let rows = Ok(vec![need(1000 + round, 1)].into());
         world.handle(Input::Rollup { session, timestamp_unix_nanos: 0, rows });
         world.now = world.now.after(Duration::from_secs(61));
     }

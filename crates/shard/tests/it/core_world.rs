@@ -161,7 +161,7 @@ impl World {
         let session = known.unwrap_or_else(|| self.connect(name));
         // So that the cycle that it causes runs at once.
         self.run(Duration::from_millis(100));
-        self.handle(Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows) });
+        self.handle(Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows.into()) });
         self.settle();
     }
 

@@ -13,6 +13,7 @@ mod core_preempt;
 mod core_properties;
 mod core_random;
 mod core_regressions;
+mod core_rollups;
 mod core_scenarios;
 mod core_table;
 mod core_traces;

@@ -61,6 +61,8 @@ async fn a_wrong_decision_is_counted_told_kept_and_followed_by_a_right_one() {
     assert_eq!(full.matches("\"Bootstrap\"").count(), 2, "{full}");
     assert_eq!(live.matches("\"Bootstrap\"").count(), 0, "{live}");
 
+    // Something has to change for another one.
+    assert_eq!(operator.rollup(rows(1)).await.echo, "rollup");
     let more = async || (metric(&handle, "decision_audits_total", &[]).await > seen).then_some(());
     eventually("an audit after that", more).await;
     assert!((metric(&handle, "decision_divergences_total", &[]).await - 1.0).abs() < 1e-9);

@@ -42,7 +42,7 @@ impl Shard {
 
     pub(super) fn rollup(&mut self, now: UnixNanos, cluster: &ClusterId, rows: Vec<Need>) {
         if let Some(session) = self.sessions.get(cluster) {
-            let rows = Ok(rows);
+            let rows = Ok(rows.into());
             self.core.handle(now, Input::Rollup { session: *session, timestamp_unix_nanos: now.0, rows });
         }
     }
