@@ -62,6 +62,7 @@ pub struct Table {
     /// The highest operation number given to a plan.
     operations: u64,
     prefix: String,
+    strict_epoch: bool,
     /// Tells cursors of this table from those of others; 0 until it has one.
     identity: u64,
 }
@@ -80,8 +81,16 @@ impl Table {
             planned: 0,
             operations: 0,
             prefix: prefix.into(),
+            strict_epoch: false,
             identity: 0,
         }
+    }
+
+    /// Fences a shard by its newest epoch on any machine, too.
+    #[must_use]
+    pub fn strict_epoch(mut self, strict: bool) -> Self {
+        self.strict_epoch = strict;
+        self
     }
 
     /// Makes a change true, whether just stored or read back at a start.

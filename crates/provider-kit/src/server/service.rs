@@ -190,7 +190,7 @@ impl From<Malformed> for Status {
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::Fenced { .. } => Code::FailedPrecondition,
+            Refusal::Fenced { .. } | Refusal::Superseded { .. } => Code::FailedPrecondition,
             Refusal::Unknown(_) => Code::NotFound,
             Refusal::OtherCluster { .. } => Code::Aborted,
             Refusal::CannotDelete(_) => Code::Unimplemented,

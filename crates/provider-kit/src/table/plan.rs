@@ -98,6 +98,16 @@ pub enum Refusal {
         /// The mark's sequence number.
         mark_sequence: i64,
     },
+    /// The shard's newer process was here already, with whatever machine.
+    #[error("fenced: epoch {epoch} of shard {shard:?} is over, epoch {newest} has begun to move machines")]
+    Superseded {
+        /// The shard.
+        shard: String,
+        /// The token's epoch.
+        epoch: i64,
+        /// The newest epoch seen.
+        newest: i64,
+    },
     /// No such machine.
     #[error("machine_id: no machine {0:?}")]
     Unknown(MachineId),
@@ -259,6 +269,12 @@ impl Table {
     }
 
     fn fence(&self, mark: &Mark) -> Result<(), Refusal> {
+        if self.strict_epoch
+            && let Some(newest) = self.marks.newest_epoch(&mark.shard_id)
+            && mark.epoch < newest
+        {
+            return Err(Refusal::Superseded { shard: mark.shard_id.clone(), epoch: mark.epoch, newest });
+        }
         let token = (mark.epoch, mark.sequence);
         self.marks.check(&mark.shard_id, &mark.machine_id, token).map_err(|(mark_epoch, mark_sequence)| {
             Refusal::Fenced {

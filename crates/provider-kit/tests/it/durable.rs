@@ -13,7 +13,7 @@ use bigfleet_provider_kit::{Kind, MemStore, StartError};
 use bigfleet_types::MachineState::{self, Configured, Failed, Idle, Speculative};
 use tonic::Code;
 
-use crate::fixture::{Cloud, PATIENCE, code, eventually, metadata, number, options, serve};
+use crate::fixture::{Client, Cloud, PATIENCE, code, eventually, metadata, number, options, serve};
 
 async fn open(dir: &Path, options: Options) -> Cloud {
     serve(FakeCloud::new(options).unwrap().store(FileStore::open(dir).unwrap())).await
@@ -202,9 +202,12 @@ async fn changes_that_wait_share_one_fsync() {
     cloud.control().stage(Kind::Create, true);
     let before = fsyncs.count();
     closed.store(true, Ordering::SeqCst);
+    // One connection takes 64 calls at one time.
+    let addr = cloud.handle.dial_addr().to_string();
+    let clients: Vec<_> = (0..4).map(|n| Client::connect(&addr, &format!("shard-{n}"), 1)).collect();
     let calls: Vec<_> = (0..200)
         .map(|n| {
-            let client = cloud.client.clone();
+            let client = clients[n % clients.len()].clone();
             tokio::spawn(async move { client.create(&format!("spec-{n}")).await })
         })
         .collect();
