@@ -4,6 +4,7 @@ pub mod desk;
 mod gates;
 mod handle;
 mod journal;
+mod listing;
 mod metrics;
 mod policy;
 mod reconcile;
@@ -306,7 +307,13 @@ impl Provider {
     /// All machines in id order, likewise.
     #[must_use]
     pub fn machines(&self) -> Vec<Arc<pb::Machine>> {
-        self.shared.journal.read().records().map(|(_, record)| Arc::clone(record.machine())).collect()
+        self.shared.journal.read().records().map(|(_, record)| record.machine()).collect()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.journal.read().count()
     }
 
     /// The revision that a List would answer with.

@@ -8,6 +8,7 @@
 mod change;
 mod cursor;
 mod describe;
+mod encoded;
 mod fence;
 mod list;
 mod plan;
@@ -23,6 +24,7 @@ use crate::backend::Operation;
 use crate::kind::Kind;
 
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
+pub use encoded::Encoded;
 pub use fence::MAX_GHOSTS;
 pub use list::Page;
 pub use plan::{Ack, Binding, Call, Checks, Command, Failure, Outcome, Plan, Refusal, Token, Work};
@@ -40,9 +42,14 @@ pub struct Unreadable {
 }
 
 /// What a revision stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Touched {
-    Changed(MachineId),
+    /// The machine as it is in its record, so that lists need not look it up.
+    Changed {
+        id: MachineId,
+        state: MachineState,
+        machine: Encoded,
+    },
     Removed(String),
 }
 
@@ -112,7 +119,7 @@ impl Table {
             self.bury(removed, revision);
         }
         if let Some((id, record)) = record {
-            let at = record.revision;
+            let (at, state, machine) = (record.revision, record.state, record.encoded());
             if let Some(old) = self.tombstones.remove(id.as_str()) {
                 self.revisions.remove(&old);
             }
@@ -120,7 +127,7 @@ impl Table {
                 self.revisions.remove(&old.revision);
             }
             self.marks.adopt(id.as_str());
-            self.revisions.insert(at, Touched::Changed(id));
+            self.revisions.insert(at, Touched::Changed { id, state, machine });
         }
         if identity != 0 {
             self.identity = identity;
@@ -157,7 +164,7 @@ impl Table {
             ..Change::default()
         };
         let touched = self.revisions.iter().filter_map(|(revision, touched)| match touched {
-            Touched::Changed(id) => {
+            Touched::Changed { id, .. } => {
                 let machine = self.records.get(id)?.store();
                 Some(Change { machine: Some(machine), revision: *revision, ..Change::default() })
             }
@@ -172,7 +179,7 @@ impl Table {
     /// One machine as callers see it.
     #[must_use]
     pub fn machine(&self, id: &str) -> Option<Arc<pb::Machine>> {
-        self.records.get(id).map(|record| Arc::clone(&record.machine))
+        self.records.get(id).map(Record::machine)
     }
 
     /// One machine with the kit's own notes.
@@ -184,6 +191,12 @@ impl Table {
     /// All machines in id order.
     pub fn records(&self) -> impl Iterator<Item = (&MachineId, &Record)> {
         self.records.iter()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.records.len()
     }
 
     /// The highest revision that readers may see.
@@ -250,7 +263,7 @@ impl Work {
             kind,
             operation_id: record.operation(kind).unwrap_or_default().to_owned(),
             machine_id: id.clone(),
-            machine: Arc::clone(&record.machine),
+            machine: record.machine(),
             grace_seconds: record.grace_seconds,
         })
     }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService as _;
 
+use super::listing::Lists;
 use super::service::Service;
 use super::{Options, Provider, StartError, desk};
 use crate::backend::Backend;
@@ -121,7 +122,7 @@ impl Provider {
         let mut server = grpc::Server::new(listener)
             .tls(tls)
             .connections(limits::PROVIDER_CONNECTIONS, provider.shared.security.connections.clone())
-            .add_service(service)
+            .add_service(Lists(service))
             .add_service(health_service);
         if reflection {
             let schema = || {
@@ -156,7 +157,7 @@ impl Provider {
             admin::Addr::Off => None,
             admin::Addr::On(addr) => Some(admin::supervise(addr, pages.clone(), admin_stop.clone())),
         };
-        tracing::info!(%local, machines = provider.machines().len(), "provider ready");
+        tracing::info!(%local, machines = provider.count(), "provider ready");
         Ok(Handle { local, dial, provider, readiness, pages, stop, serving, admin, admin_stop })
     }
 

@@ -9,6 +9,7 @@ use bigfleet_proto::v1alpha1::capacity_provider_server::CapacityProvider;
 use tonic::{Code, Request, Response, Status};
 
 use super::Provider;
+use super::listing::Listed;
 use crate::blob::Blob;
 use crate::faults::Method;
 use crate::shape::{self, Malformed};
@@ -167,8 +168,13 @@ impl CapacityProvider for Service {
             })
             .await?;
         let faults = &self.0.shared.faults;
-        let machines = page.machines.into_iter().map(|machine| {
-            let mut machine = Arc::unwrap_or_clone(machine);
+        if !faults.alters() {
+            let mut answer = Response::new(pb::MachineList::default());
+            answer.extensions_mut().insert(Listed::new(page)?);
+            return Ok(answer);
+        }
+        let machines = page.machines.iter().map(|machine| {
+            let mut machine = machine.decode();
             faults.machine(&mut machine);
             machine
         });

@@ -33,13 +33,14 @@ impl Table {
             return self.plan_failure(&instance.id, HOST_GONE);
         }
         let mut record = known.clone();
+        let before = record.machine();
         let machine = record.edit();
         machine.price_per_hour = instance.price_per_hour;
         machine.interruption_probability = instance.interruption_probability;
         machine.resources = wire_resources(&instance.resources);
         machine.allocatable = wire_resources(&instance.allocatable);
         machine.labels.clone_from(&instance.labels);
-        (record.machine != known.machine).then(|| self.change(record, None))
+        (record.machine() != before).then(|| self.change(record, None))
     }
 
     /// Plans what it means that the back end left out a known machine: a slot goes, a host at rest fails.

@@ -290,7 +290,7 @@ impl Table {
     fn judge(&self, id: &MachineId, command: &Command, checks: &dyn Checks) -> Result<Verdict, Refusal> {
         let kind = command.kind();
         let record = self.records.get(id).ok_or_else(|| Refusal::Unknown(id.clone()))?;
-        let machine = &record.machine;
+        let machine = record.machine();
         let joined = matches!(record.state, MachineState::Configuring | MachineState::Configured);
         if let Command::Configure(binding) = command
             && joined
@@ -300,10 +300,10 @@ impl Table {
             return Err(Refusal::OtherCluster { machine: id.clone(), bound, asked });
         }
         if let Some(operation) = record.repeat(kind) {
-            let ack = Ack { operation_id: operation.to_owned(), machine: Arc::clone(machine) };
+            let ack = Ack { operation_id: operation.to_owned(), machine };
             return Ok(Verdict::Repeat(ack));
         }
-        if kind == Kind::Delete && !checks.can_delete(machine) {
+        if kind == Kind::Delete && !checks.can_delete(&machine) {
             return Err(Refusal::CannotDelete(id.clone()));
         }
         if record.state != kind.origin() {
@@ -316,7 +316,9 @@ impl Table {
             });
         }
         if kind == Kind::Create {
-            checks.in_stock(machine).map_err(|reason| Refusal::OutOfStock { machine: id.clone(), reason })?;
+            checks
+                .in_stock(&machine)
+                .map_err(|reason| Refusal::OutOfStock { machine: id.clone(), reason })?;
         }
         Ok(Verdict::Start)
     }
@@ -341,14 +343,15 @@ impl Table {
             Command::Create | Command::Delete => {}
         }
         record.edit().last_error.clear();
+        let machine = record.machine();
         let work = Work {
             kind: command.kind(),
             operation_id: operation_id.clone(),
             machine_id: id.clone(),
-            machine: Arc::clone(&record.machine),
+            machine: Arc::clone(&machine),
             grace_seconds: record.grace_seconds,
         };
-        let ack = Ack { operation_id, machine: Arc::clone(&record.machine) };
+        let ack = Ack { operation_id, machine };
         Plan { answer: Ok(ack), change: Some(self.change(record, mark)), work: Some(work) }
     }
 
