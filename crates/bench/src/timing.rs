@@ -1,6 +1,7 @@
 //! Measurements that are not about one decision: the operator's aggregation, a table's refresh, a closed loop, and a
 //! shard's core fed from bytes.
 
+mod audit;
 mod core;
 pub mod incremental;
 mod ingest;
@@ -48,9 +49,11 @@ const fn spec(
 
 /// All of them, in the order in which they run. A new one is a file with a `run`, and a line here; the commands, the page and
 /// its tables follow.
-const SPECS: [Spec; 15] = [
+const SPECS: [Spec; 17] = [
     spec("needs-replace", replace::WHAT, NOTHING, replace::RECORDED, replace::run),
     spec("rollup-25k", rollup::WHAT, NOTHING, rollup::RECORDED, rollup::run),
+    spec("decision-audit-50k", audit::WHAT, NOTHING, audit::COPY.target(2.0), || audit::run("50k")),
+    spec("decision-audit-500k", audit::WHAT, NOTHING, audit::COPY, || audit::run("500k")),
     spec("soak", soak::WHAT, NOTHING, soak::RECORDED, soak::run),
     spec("wire-list-decode", list::DECODE, LIST, list::DECODE_RECORDED, list::decode),
     spec("full-reconcile", list::RECONCILE, LIST, list::RECONCILE_RECORDED, list::reconcile),

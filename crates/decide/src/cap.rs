@@ -26,6 +26,13 @@ impl ReclaimCap {
         (fraction > 0.0).then(|| Self((fraction.min(1.0) * 1e6).round() as u32))
     }
 
+    /// The fraction, as [`Self::of_fraction`] takes it.
+    #[must_use]
+    pub fn fraction(self) -> f64 {
+        // Less than half a millionth is a cap all the same: one machine a cluster.
+        if self.0 == 0 { 1e-7 } else { f64::from(self.0) / 1e6 }
+    }
+
     /// How many Reclaims get through in a cluster with so many Configured machines; at least one.
     #[must_use]
     pub fn allows(self, configured: u64) -> u64 {

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, UnixNanos};
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 use crate::fold::{Forms, GangSet};
-use crate::intern::{ClusterIx, Map, StampIx, Symbols, index};
+use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols, index};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -66,8 +69,8 @@ pub(crate) fn compare(symbols: &Symbols, a: &Row, b: &Row) -> Ordering {
 /// What one cluster wants.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
-    /// All rows as they came.
-    rows: Vec<RowIx>,
+    /// All rows as they came, by their keys.
+    rows: HashTable<RowIx>,
     /// Those that are no gangs.
     pub(crate) plain: Vec<RowIx>,
     /// The gangs, equal ones together.
@@ -75,6 +78,9 @@ pub(crate) struct Wants {
     /// Folds of parts of these, as of the last decision.
     made: Vec<RowIx>,
 }
+
+/// What rows are compiled with.
+pub(crate) type Tables<'a> = (&'a mut Forms, &'a mut Symbols, &'a mut Matching);
 
 /// All rows.
 #[derive(Debug, Default)]
@@ -97,24 +103,18 @@ impl Demand {
         cluster: &ClusterId,
         rows: Vec<Need>,
         at: UnixNanos,
-        forms: &mut Forms,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
+        (forms, symbols, matching): Tables<'_>,
     ) -> bool {
         let wants = self.clusters.remove(cluster).unwrap_or_default();
-        let mut before: Map<(Fingerprint, Group), RowIx> = Map::default();
-        for ix in &wants.rows {
-            if let Some(row) = self.row(*ix) {
-                before.insert((row.need.profile.fingerprint(), row.need.group.clone()), *ix);
-            }
-        }
         let mut needs = merge(rows);
-        let mut unchanged = needs.len() == before.len();
+        let mut unchanged = needs.len() == wants.rows.len();
+        let mut known = Vec::with_capacity(needs.len());
         for need in &mut needs {
-            let old = before.get(&(need.profile.fingerprint(), need.group.clone()));
-            let old = old.and_then(|ix| self.row(*ix));
+            let ix = self.find(&wants, need.profile.fingerprint(), &need.group);
+            let old = ix.and_then(|ix| self.row(ix));
             need.arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
             unchanged &= old.is_some_and(|row| *row.need == *need);
+            known.push(ix);
         }
         if unchanged {
             if !needs.is_empty() {
@@ -122,20 +122,25 @@ impl Demand {
             }
             return false;
         }
+        let Wants { rows: mut before, sets, made, .. } = wants;
         self.wanted -= before.len();
-        let mut after = Vec::with_capacity(needs.len());
-        for need in needs {
-            let old = before.remove(&(need.profile.fingerprint(), need.group.clone()));
-            after.push(match old {
+        let mut after = HashTable::with_capacity(needs.len());
+        for (need, old) in needs.into_iter().zip(known) {
+            let hash = hash(need.profile.fingerprint(), &need.group);
+            let ix = match old {
                 Some(ix) => {
                     self.update(ix, need, symbols);
+                    if let Ok(entry) = before.find_entry(hash, |other| *other == ix) {
+                        entry.remove();
+                    }
                     ix
                 }
                 None => {
                     let row = compile(Arc::new(need), cluster, symbols, matching);
                     self.insert(row)
                 }
-            });
+            };
+            after.insert_unique(hash, ix, |ix| self.hash(*ix));
         }
         self.wanted += after.len();
         if !after.is_empty() {
@@ -143,10 +148,84 @@ impl Demand {
             self.clusters.insert(cluster.clone(), wants);
         }
         // What is new holds on to what it shares with the old before that goes.
-        let folds = wants.sets.into_iter().map(|set| set.fold).chain(wants.made);
-        folds.chain(before.into_values()).for_each(|ix| self.withdraw(ix, matching));
+        let folds = sets.into_iter().map(|set| set.fold).chain(made);
+        folds.chain(before).for_each(|ix| self.withdraw(ix, matching));
         forms.bound(self.rows.len());
         true
+    }
+
+    /// Changes some rows of a cluster's demand, one per key, and takes out others. Says whether anything changed.
+    pub(crate) fn change(
+        &mut self,
+        cluster: &ClusterId,
+        changed: Vec<Arc<Need>>,
+        removed: &[(Fingerprint, Group)],
+        at: UnixNanos,
+        (forms, symbols, matching): Tables<'_>,
+    ) -> bool {
+        let mut wants = self.clusters.remove(cluster).unwrap_or_default();
+        let before = wants.rows.len();
+        let (mut fresh, mut gone, mut touched) = (Vec::new(), Vec::new(), Set::default());
+        for (fingerprint, group) in removed {
+            let Some(ix) = self.find(&wants, *fingerprint, group) else { continue };
+            if let Ok(entry) = wants.rows.find_entry(hash(*fingerprint, group), |other| *other == ix) {
+                entry.remove();
+            }
+            gone.push(ix);
+            touched.insert(ix);
+        }
+        for need in changed {
+            let (fingerprint, ix) =
+                (need.profile.fingerprint(), self.find(&wants, need.profile.fingerprint(), &need.group));
+            let old = ix.and_then(|ix| self.row(ix));
+            let arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
+            let need = Need { arrival, ..Arc::unwrap_or_clone(need) };
+            if old.is_some_and(|row| *row.need == need) {
+                continue;
+            }
+            match ix {
+                Some(ix) => {
+                    self.update(ix, need, symbols);
+                    touched.insert(ix);
+                }
+                None => {
+                    let hash = hash(fingerprint, &need.group);
+                    let row = compile(Arc::new(need), cluster, symbols, matching);
+                    let ix = self.insert(row);
+                    wants.rows.insert_unique(hash, ix, |ix| self.hash(*ix));
+                    fresh.push(ix);
+                }
+            }
+        }
+        let anything = !(fresh.is_empty() && touched.is_empty());
+        if anything {
+            self.wanted = self.wanted + wants.rows.len() - before;
+            let mut old = self.sort_out_again(&mut wants, &fresh, &touched, forms, symbols, matching);
+            old.extend(gone);
+            if wants.rows.is_empty() {
+                old.append(&mut wants.made);
+            }
+            old.into_iter().for_each(|ix| self.withdraw(ix, matching));
+            forms.bound(self.rows.len());
+        }
+        if !wants.rows.is_empty() {
+            self.clusters.insert(cluster.clone(), wants);
+        }
+        anything
+    }
+
+    /// The row of a key.
+    fn find(&self, wants: &Wants, fingerprint: Fingerprint, group: &Group) -> Option<RowIx> {
+        let is_it = |ix: &RowIx| {
+            self.row(*ix)
+                .is_some_and(|row| row.need.profile.fingerprint() == fingerprint && row.need.group == *group)
+        };
+        wants.rows.find(hash(fingerprint, group), is_it).copied()
+    }
+
+    /// That of a row's key.
+    fn hash(&self, ix: RowIx) -> u64 {
+        self.row(ix).map_or(0, |row| hash(row.need.profile.fingerprint(), &row.need.group))
     }
 
     /// Replaces the folds of parts of a cluster's gangs; gives their places.
@@ -195,14 +274,76 @@ impl Demand {
     /// Tells gangs from plain rows, and brings equal gangs together with what they fold into.
     fn sort_out(
         &mut self,
-        rows: Vec<RowIx>,
+        rows: HashTable<RowIx>,
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
     ) -> Wants {
+        let (gangs, plain): (Vec<RowIx>, Vec<RowIx>) =
+            rows.iter().partition(|ix| self.is_gang(**ix, matching));
+        let mut sets = self.gang_sets(gangs, forms, symbols, matching);
+        self.mark_shared(&mut sets);
+        Wants { rows, plain, sets, made: Vec::new() }
+    }
+
+    /// The same when only `fresh` rows came and `touched` ones changed or went. Gives the folds that are no more.
+    fn sort_out_again(
+        &mut self,
+        wants: &mut Wants,
+        fresh: &[RowIx],
+        touched: &Set<RowIx>,
+        forms: &mut Forms,
+        symbols: &mut Symbols,
+        matching: &mut Matching,
+    ) -> Vec<RowIx> {
+        let is_there = |demand: &Self, wants: &Wants, ix: RowIx| {
+            wants.rows.find(demand.hash(ix), |other| *other == ix).is_some()
+        };
+        if touched.iter().any(|ix| !self.is_gang(*ix, matching)) {
+            let mut plain = std::mem::take(&mut wants.plain);
+            plain.retain(|ix| !touched.contains(ix) || is_there(self, wants, *ix));
+            wants.plain = plain;
+        }
+        wants.plain.extend(fresh.iter().filter(|ix| !self.is_gang(**ix, matching)));
+
+        let mut gangs: Vec<RowIx> =
+            fresh.iter().chain(touched).copied().filter(|ix| self.is_gang(*ix, matching)).collect();
+        if gangs.is_empty() {
+            return Vec::new();
+        }
+        gangs.retain(|ix| is_there(self, wants, *ix));
+        let size = |demand: &Self, ix: RowIx| demand.row(ix).map(|row| (row.profile, row.aggregate.clone()));
+        let sizes: Set<_> = gangs.iter().map(|ix| size(self, *ix)).collect();
+        let mut folds = Vec::new();
+        let sets = std::mem::take(&mut wants.sets);
+        for set in sets {
+            let concerned = set.gangs.iter().any(|ix| touched.contains(ix))
+                || set.gangs.first().is_some_and(|ix| sizes.contains(&size(self, *ix)));
+            if concerned {
+                folds.push(set.fold);
+                gangs.extend(set.gangs.iter().filter(|ix| !touched.contains(*ix)));
+            } else {
+                wants.sets.push(set);
+            }
+        }
+        wants.sets.extend(self.gang_sets(gangs, forms, symbols, matching));
+        self.mark_shared(&mut wants.sets);
+        folds
+    }
+
+    fn is_gang(&self, ix: RowIx, matching: &Matching) -> bool {
+        self.row(ix).is_some_and(|row| matching.same(row.profile).is_some())
+    }
+
+    /// Equal gangs together, with what they fold into.
+    fn gang_sets(
+        &mut self,
+        mut gangs: Vec<RowIx>,
+        forms: &mut Forms,
+        symbols: &mut Symbols,
+        matching: &mut Matching,
+    ) -> Vec<GangSet> {
         let row_of = |ix: &RowIx| self.rows[ix.at()].as_ref();
-        let is_gang = |ix: &RowIx| row_of(ix).is_some_and(|row| matching.same(row.profile).is_some());
-        let (mut gangs, plain): (Vec<RowIx>, Vec<RowIx>) = rows.iter().partition(|ix| is_gang(ix));
         gangs.sort_unstable_by(|a, b| {
             let size = |ix| row_of(ix).map(|row| (row.need.profile.fingerprint(), &row.aggregate));
             let turn = |ix| row_of(ix).map(|row| (row.arrival(), &row.need.group));
@@ -221,15 +362,20 @@ impl Demand {
                 sets.push(GangSet { gangs: group, fold, shared: false });
             }
         }
+        sets
+    }
+
+    /// Finds out which sets fold into the same row as another.
+    fn mark_shared(&self, sets: &mut [GangSet]) {
         let stamp = |set: &GangSet| self.row(set.fold).map(|row| row.stamp);
         sets.sort_unstable_by_key(stamp);
+        sets.iter_mut().for_each(|set| set.shared = false);
         for at in 1..sets.len() {
             if stamp(&sets[at - 1]) == stamp(&sets[at]) {
                 sets[at - 1].shared = true;
                 sets[at].shared = true;
             }
         }
-        Wants { rows, plain, sets, made: Vec::new() }
     }
 
     /// Compiles every row anew, after `symbols` and `matching` were replaced.
@@ -250,6 +396,14 @@ impl Demand {
         }
     }
 
+    /// All rows as they came, by cluster.
+    pub(crate) fn copy(&self) -> Vec<(ClusterId, Vec<Arc<Need>>)> {
+        let rows = |wants: &Wants| {
+            wants.rows.iter().filter_map(|ix| self.row(*ix)).map(|row| row.need.clone()).collect()
+        };
+        self.clusters.iter().map(|(cluster, wants)| (cluster.clone(), rows(wants))).collect()
+    }
+
     /// What a cluster wants.
     pub(crate) fn wants(&self, cluster: &ClusterId) -> Option<&Wants> {
         self.clusters.get(cluster)
@@ -263,6 +417,10 @@ impl Demand {
     pub(crate) fn len(&self) -> usize {
         self.wanted
     }
+}
+
+fn hash(fingerprint: Fingerprint, group: &Group) -> u64 {
+    FxBuildHasher.hash_one((fingerprint, group))
 }
 
 fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching: &mut Matching) -> Row {

@@ -25,16 +25,16 @@ use crate::verdict::{self, Judge};
 /// Owns the fleet and the demand of a shard.
 #[derive(Debug)]
 pub struct Engine {
-    policy: Policy,
-    symbols: Symbols,
-    fleet: Fleet,
-    demand: Demand,
+    pub(crate) policy: Policy,
+    pub(crate) symbols: Symbols,
+    pub(crate) fleet: Fleet,
+    pub(crate) demand: Demand,
     forms: Forms,
     matching: Matching,
-    heard: Set<ClusterId>,
+    pub(crate) heard: Set<ClusterId>,
     /// The same by number, as of the last decision; empty when it has to be found again.
     heard_by: Vec<bool>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     last: Last,
     /// Machines were classed anew since the last decision.
     classed_early: bool,
@@ -82,18 +82,14 @@ impl Engine {
             Event::Machine { machine, facts } => self.fleet.upsert(&machine, &facts, &mut self.symbols),
             Event::Removed(id) => self.fleet.remove(&id),
             Event::Demand { cluster, rows, at } => {
-                let (forms, symbols) = (&mut self.forms, &mut self.symbols);
-                if self.demand.replace(&cluster, rows, at, forms, symbols, &mut self.matching)
-                    && let Some(cluster) = symbols.known_cluster(&cluster)
-                {
-                    self.fleet.changes.cluster(cluster);
-                }
-                // Classing half a million machines anew is better done before somebody waits for a decision, but
-                // not once for every cluster that mentions a key of its own.
-                if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
-                    self.start_afresh(false);
-                    self.fleet.settle();
-                }
+                let tables = (&mut self.forms, &mut self.symbols, &mut self.matching);
+                let changed = self.demand.replace(&cluster, rows, at, tables);
+                self.demand_applied(&cluster, changed);
+            }
+            Event::DemandChanged { cluster, changed, removed, at } => {
+                let tables = (&mut self.forms, &mut self.symbols, &mut self.matching);
+                let changed = self.demand.change(&cluster, changed, &removed, at, tables);
+                self.demand_applied(&cluster, changed);
             }
             Event::Heard(cluster) => {
                 let known = self.symbols.known_cluster(&cluster);
@@ -104,6 +100,18 @@ impl Engine {
                     self.fleet.changes.cluster(known);
                 }
             }
+        }
+    }
+
+    fn demand_applied(&mut self, cluster: &ClusterId, changed: bool) {
+        if changed && let Some(cluster) = self.symbols.known_cluster(cluster) {
+            self.fleet.changes.cluster(cluster);
+        }
+        // Classing half a million machines anew is better done before somebody waits for a decision, but not once for
+        // every cluster that mentions a key of its own.
+        if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
+            self.start_afresh(false);
+            self.fleet.settle();
         }
     }
 

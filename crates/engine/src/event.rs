@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bigfleet_types::{ClusterId, Machine, MachineId, Need, NeedKey, UnixNanos};
+use bigfleet_types::{ClusterId, Fingerprint, Group, Machine, MachineId, Need, NeedKey, UnixNanos};
 
 /// One change of the fleet or of the demand.
 #[derive(Debug, Clone)]
@@ -24,6 +24,17 @@ pub enum Event {
         cluster: ClusterId,
         /// All rows; none means that the cluster wants nothing.
         rows: Vec<Need>,
+        /// When it was received.
+        at: UnixNanos,
+    },
+    /// Some rows of a cluster's demand are not as they were; all others are. By the same rules as a whole demand.
+    DemandChanged {
+        /// Whose demand.
+        cluster: ClusterId,
+        /// New rows and rows with other content, one per key.
+        changed: Vec<Arc<Need>>,
+        /// The keys of rows that are no more. None is among the changed ones.
+        removed: Vec<(Fingerprint, Group)>,
         /// When it was received.
         at: UnixNanos,
     },

@@ -14,6 +14,10 @@ use crate::members::{PoolIx, Pools, Slot};
 use crate::place::{Place, PlaceIx, Places, place};
 use crate::shape::{ShapeIx, Shapes};
 
+mod columns;
+
+pub(crate) use columns::Columns;
+
 /// No point in time: not Idle, not excess.
 const NEVER: i64 = i64::MIN;
 

@@ -27,6 +27,26 @@ impl Span {
     }
 }
 
+/// A copy of the texts of all names.
+#[derive(Debug)]
+pub(crate) struct Names {
+    texts: String,
+    spans: Vec<Span>,
+}
+
+impl Names {
+    /// The name of a slot, if it has one.
+    pub(crate) fn text(&self, slot: Slot) -> Option<&str> {
+        let span = self.spans.get(slot.at()).filter(|span| **span != Span::VACANT)?;
+        Some(&self.texts[span.range()])
+    }
+
+    /// The same as an id.
+    pub(crate) fn id(&self, slot: Slot) -> Option<MachineId> {
+        self.text(slot).map(MachineId::trusted)
+    }
+}
+
 /// All names by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
@@ -48,6 +68,11 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
+    /// A copy of the names.
+    pub(crate) fn names(&self) -> Names {
+        Names { texts: self.texts.clone(), spans: self.spans.clone() }
+    }
+
     /// The slot of a name.
     pub(crate) fn find(&self, id: &str) -> Option<Slot> {
         self.index.find(hash(id), |slot| self.text(*slot) == id).copied()

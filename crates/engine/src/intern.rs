@@ -101,6 +101,29 @@ impl Interner {
     }
 }
 
+/// A copy of the texts behind clusters and stamps.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    names: Vec<ClusterId>,
+    values: Vec<Arc<str>>,
+    /// The number of the first of `values`.
+    reserved: u32,
+    stamped: Vec<(ValueIx, ValueIx)>,
+}
+
+impl Texts {
+    pub(crate) fn cluster(&self, cluster: ClusterIx) -> &ClusterId {
+        &self.names[cluster.at()]
+    }
+
+    /// Fingerprint and group.
+    pub(crate) fn stamp(&self, stamp: StampIx) -> Option<(&Arc<str>, &Arc<str>)> {
+        let (fingerprint, group) = self.stamped.get(stamp.at().checked_sub(1)?)?;
+        let text = |value: &ValueIx| self.values.get(value.0.checked_sub(self.reserved)? as usize);
+        Some((text(fingerprint)?, text(group)?))
+    }
+}
+
 /// Every table of texts that the engine needs. Tables only grow; [`crate::Engine`] starts afresh when most of their
 /// content is dead.
 #[derive(Debug)]
@@ -214,6 +237,16 @@ impl Symbols {
             self.stamped.push(pair);
             next
         })
+    }
+
+    /// A copy of the texts behind clusters and stamps.
+    pub(crate) fn texts(&self) -> Texts {
+        Texts {
+            names: self.names.clone(),
+            values: self.values.texts.clone(),
+            reserved: self.values.reserved,
+            stamped: self.stamped.clone(),
+        }
     }
 
     pub(crate) fn name(&self, cluster: ClusterIx) -> &ClusterId {

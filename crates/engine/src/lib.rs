@@ -7,6 +7,7 @@
 
 mod changes;
 mod class;
+mod content;
 mod cost;
 mod decision;
 mod demand;
@@ -31,6 +32,7 @@ mod policy;
 mod shape;
 mod verdict;
 
+pub use content::{Content, Mark, Marks};
 pub use decision::{
     Action, ActionKind, Candidate, Decisions, GangVerdict, Gangs, MatchingSupply, Preemption, SameVerdict,
     Shortfall, UnmetReason, Verdict, Verdicts,

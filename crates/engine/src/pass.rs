@@ -150,6 +150,11 @@ impl Claims {
         self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
     }
 
+    /// By slot: whether some Need has claimed the machine.
+    pub(crate) fn by_slot(&self) -> Vec<bool> {
+        self.by_slot.iter().map(|claim| claim.row().is_some()).collect()
+    }
+
     /// How many machines of a pool nobody claimed.
     pub(crate) fn free(&self, pool: PoolIx) -> u32 {
         self.free[pool.at()]

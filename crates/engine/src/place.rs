@@ -49,6 +49,11 @@ impl Places {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
+
+    /// By number.
+    pub(crate) fn all(&self) -> &[Place] {
+        &self.all
+    }
 }
 
 /// Where machines of a class are.

@@ -19,7 +19,7 @@ index! {
 }
 
 /// What a provider says of a machine, but for its name, host and state.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) instance_type: Arc<str>,
     pub(crate) zone: Arc<str>,
@@ -37,14 +37,18 @@ pub(crate) struct Shape {
 
 impl Shape {
     fn is_of(&self, machine: &Machine) -> bool {
-        let labels = self.labels.iter().map(|(key, value)| (key, value));
         self.capacity_type == machine.capacity_type
             && self.price == machine.price
             && self.probability == machine.interruption_probability
             && *self.instance_type == *machine.instance_type
             && *self.zone == *machine.zone
             && self.capacity == *machine.capacity()
-            && labels.eq(labels_of(machine))
+            && self.labels().eq(labels_of(machine))
+    }
+
+    /// All labels but for the hostname, by key.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.labels.iter().map(|(key, value)| (key, value))
     }
 
     /// The value that requirements on `key` see, as [`Machine::attribute`] gives it; not for hostnames.
@@ -128,6 +132,11 @@ impl Shapes {
         let hash_again = |ix: &ShapeIx| all[ix.at()].as_ref().map_or(0, |shape| shape.hash);
         self.index.insert_unique(hash, ix, hash_again);
         ix
+    }
+
+    /// By number.
+    pub(crate) fn all(&self) -> &[Option<Shape>] {
+        &self.all
     }
 
     /// One machine less; the last one takes the shape with it.

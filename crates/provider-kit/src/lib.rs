@@ -31,6 +31,7 @@
 pub mod backend;
 pub mod baremetal;
 pub mod blob;
+pub mod defects;
 pub mod exec;
 pub mod fakecloud;
 pub mod fault;

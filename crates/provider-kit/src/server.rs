@@ -21,7 +21,7 @@ use std::time::Duration;
 use bigfleet_net::tls::Tls;
 use bigfleet_net::{admin, ids, limits};
 use bigfleet_proto::v1alpha1 as pb;
-use bigfleet_types::MachineId;
+use bigfleet_types::{MachineId, MachineState};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +29,7 @@ use tonic::Status;
 
 use crate::backend::Backend;
 use crate::blob::Blob;
+use crate::defects::{Defect, Switch};
 use crate::faults::Faults;
 use crate::instance::Invalid;
 use crate::kind::Kind;
@@ -114,6 +115,9 @@ pub struct Options {
     pub metrics_addr: admin::Addr,
     /// How long a stop waits for calls in flight; default 10 s.
     pub shutdown_grace: Duration,
+    /// A rule to break, so that a suite can be shown to see it; default none.
+    #[cfg(feature = "defects")]
+    pub defect: Option<Defect>,
 }
 
 impl Default for Options {
@@ -132,7 +136,18 @@ impl Default for Options {
             admin_socket: None,
             metrics_addr: admin::Addr::Off,
             shutdown_grace: limits::SHUTDOWN_GRACE,
+            #[cfg(feature = "defects")]
+            defect: None,
         }
+    }
+}
+
+impl Options {
+    fn switch(&self) -> Switch {
+        #[cfg(feature = "defects")]
+        return Switch::new(self.defect);
+        #[cfg(not(feature = "defects"))]
+        Switch::default()
     }
 }
 
@@ -213,7 +228,9 @@ impl Provider {
         registry: &mut Registry,
     ) -> Result<Self, StartError> {
         let mut table = Table::new(options.operation_prefix.clone()).strict_epoch(options.strict_epoch);
+        table.switch = options.switch();
         for change in store.load()? {
+            let change = table.read_back(change);
             table.apply(change)?;
         }
         table.audit()?;
@@ -268,9 +285,13 @@ impl Provider {
     /// One accepted call: judged, made durable, answered, and its work started.
     async fn dispatch(&self, call: Call, blob: Option<Blob>) -> Result<Ack, Status> {
         let shared = &self.shared;
+        let overlaps = self.overlaps(&call).await;
         let gate = shared.gates.hold(&call.machine).await;
         let (plan, durable) = shared.journal.plan(|table| {
             let mut plan = table.plan(&call, &BackendChecks(&*shared.backend));
+            if overlaps {
+                table.mint_another(&call, &mut plan);
+            }
             let change = plan.change.take();
             (plan, change)
         });
@@ -296,6 +317,20 @@ impl Provider {
             }
         }
         Ok(ack)
+    }
+
+    /// Whether a Create may overtake another, where that is broken on purpose: it saw the slot still free.
+    async fn overlaps(&self, call: &Call) -> bool {
+        let shared = &self.shared;
+        if !shared.options.switch().is(Defect::CreatesDoNotCollapse) || call.command.kind() != Kind::Create {
+            return false;
+        }
+        let free = |table: &Table| {
+            table.record(call.machine.as_str()).is_some_and(|r| r.state() == MachineState::Speculative)
+        };
+        let saw = free(&shared.journal.read());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        saw
     }
 
     /// One machine as callers see it, before any fault of a double.

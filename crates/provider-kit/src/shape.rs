@@ -130,6 +130,15 @@ pub fn filter(filter: &pb::ListFilter) -> Result<(BTreeSet<MachineState>, usize)
     Ok((filter.states.iter().enumerate().map(state).collect::<Result<_, _>>()?, limit))
 }
 
+/// Checks a token that there is no mark to compare with: the first one of a shard for a machine.
+///
+/// # Errors
+/// A negative number.
+pub(crate) fn first_token(epoch: i64, sequence: i64) -> Result<(), Malformed> {
+    not_negative("shard_epoch", epoch)?;
+    not_negative("sequence_number", sequence)
+}
+
 fn call(
     machine: &str,
     shard_id: String,
@@ -139,8 +148,6 @@ fn call(
 ) -> Result<Call, Malformed> {
     let machine = machine_id("machine_id", machine)?;
     between("shard_id", shard_id.len(), 0, MAX_NAME_BYTES, "at most 253")?;
-    not_negative("shard_epoch", epoch)?;
-    not_negative("sequence_number", sequence)?;
     Ok(Call { machine, token: Token { shard_id, epoch, sequence }, command })
 }
 

@@ -5,6 +5,7 @@
 //! machine, changes are applied in the order in which they were planned, and a change that could not be stored is
 //! dropped: so no reader ever sees what a crash could take back.
 
+mod broken;
 mod change;
 mod cursor;
 mod describe;
@@ -21,6 +22,7 @@ use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::{MachineId, MachineState};
 
 use crate::backend::Operation;
+use crate::defects::{Defect, Switch};
 use crate::kind::Kind;
 
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
@@ -72,6 +74,10 @@ pub struct Table {
     strict_epoch: bool,
     /// Tells cursors of this table from those of others; 0 until it has one.
     identity: u64,
+    /// What is broken on purpose.
+    pub(crate) switch: Switch,
+    /// For [`Defect::MetadataShared`](crate::defects::Defect) alone.
+    latest_metadata: BTreeMap<String, String>,
 }
 
 impl Table {
@@ -90,6 +96,8 @@ impl Table {
             prefix: prefix.into(),
             strict_epoch: false,
             identity: 0,
+            switch: Switch::default(),
+            latest_metadata: BTreeMap::new(),
         }
     }
 
@@ -226,7 +234,10 @@ impl Table {
         })
     }
 
-    fn next_operation(&mut self) -> String {
+    fn next_operation(&mut self, kind: Kind, machine: &MachineId) -> String {
+        if self.switch.is(Defect::OperationsPerKind) {
+            return format!("{kind}-{machine}");
+        }
         self.operations += 1;
         format!("{}-{}", self.prefix, self.operations)
     }

@@ -6,6 +6,7 @@
 //! Inside, every change of a machine goes through `notify`, so that engine, operators, gauges and watchdog can never
 //! disagree; and a machine is in transition exactly as long as it has a `flight` that somebody will end.
 
+mod audits;
 mod board;
 mod bootstraps;
 mod breaker;
@@ -75,6 +76,7 @@ pub struct Control {
     breaker: breaker::Breaker,
     fence: breaker::Fence,
     rails: rails::Rails,
+    audits: audits::Audits,
     ledger: ledger::Ledger,
     hints: hints::Hints,
     seldom: schedule::Seldom,
@@ -118,6 +120,7 @@ impl Control {
             breaker: breaker::Breaker::default(),
             fence: breaker::Fence::default(),
             rails: rails::Rails::default(),
+            audits: audits::Audits::default(),
             ledger: ledger::Ledger::default(),
             hints: hints::Hints::default(),
             seldom: schedule::Seldom::default(),
@@ -170,6 +173,7 @@ impl Control {
             Input::ReclaimAcked { session, instruction_id } => {
                 self.reclaim_acked(now, session, &instruction_id);
             }
+            Input::DecisionAudited { cycle, result } => self.decision_audited(cycle, result),
             Input::Paused(paused) => {
                 let before = self.is_paused();
                 self.pause_file = paused;

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use bigfleet_engine::Decisions;
 use bigfleet_proto::gate::machine;
+pub use bigfleet_proto::gate::rollup::{Change, Ingest};
 use bigfleet_proto::v1alpha1::ShardMessage;
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Need, Resources, UnixNanos};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Resources, UnixNanos};
+
+use crate::decision_audit::{DecisionAudit, Divergence};
 
 /// One call to the provider, numbered from 1 in the order in which the core asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,8 +68,9 @@ pub enum Input {
         session: SessionId,
         /// The timestamp that the operator gave it: echoed, never used for order.
         timestamp_unix_nanos: i64,
-        /// All rows, merged by key; or the reason for refusing the message whole.
-        rows: Result<Vec<Need>, String>,
+        /// All rows, or how they differ from those of the roll-up before on this stream that passed; or the reason for
+        /// refusing the message whole.
+        rows: Result<Change, String>,
     },
     /// An operator answered a bootstrap request.
     Blob {
@@ -83,6 +87,13 @@ pub enum Input {
         session: SessionId,
         /// Which instruction.
         instruction_id: String,
+    },
+    /// An audit of a decision ended.
+    DecisionAudited {
+        /// The cycle whose decision it was.
+        cycle: u64,
+        /// What is different, if anything; or why that is not known.
+        result: Result<Option<Divergence>, String>,
     },
     /// Whether the PAUSE file is there, or the flag is set.
     Paused(bool),
@@ -212,6 +223,8 @@ pub enum Output {
     Audit(Box<AuditRecord>),
     /// Give readers a new copy of what the last cycle found.
     Publish(Arc<Published>),
+    /// Compare a decision with a full pass, elsewhere. Answered by [`Input::DecisionAudited`].
+    AuditDecision(Box<DecisionAudit>),
     /// Three machines in a row fenced us: look whether the epoch file holds a higher epoch, and stop if it does.
     CheckEpoch,
 }
@@ -253,6 +266,8 @@ pub enum Lane {
 /// Why the shard ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
+    /// A roll-up came that builds on one that never came.
+    OutOfStep,
     /// A newer session of the cluster took over.
     Replaced,
 }

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod control;
+pub mod decision_audit;
 pub mod epoch;
 pub mod inspect;
 pub mod io;

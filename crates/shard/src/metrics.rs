@@ -127,6 +127,9 @@ metrics! {
     rollup_age_seconds: Family<OwnedLabels<1>, FloatGauge> = float_owned, "Age of the last accepted roll-up, at the last cycle";
     session_outbox_depth: Gauges<1> = gauges, "Frames that wait to be sent to operators, by lane";
     session_frames_coalesced: Counter = counter, "Frames replaced by a newer one before they were sent";
+    decision_audits: Counter = counter, "Decisions compared with a full pass over the same state";
+    decision_divergences: Counter = counter, "Decisions that differed from a full pass over the same state; any is a defect of this program";
+    decision_audits_failed: Counter = counter, "Audits of decisions that ended without an answer";
     audit_records_lost: Counter = counter, "Audit records that could not be written";
     epoch: Gauge = gauge, "This process's fencing epoch";
 }

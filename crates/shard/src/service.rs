@@ -154,6 +154,7 @@ impl Shard {
             provider,
             sessions: sessions.clone(),
             audit,
+            data_dir: options.data_dir.clone(),
             published,
             inputs: inputs.clone(),
             mutations: mutations.clone(),

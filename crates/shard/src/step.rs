@@ -136,7 +136,7 @@ impl<P: StepProvider> Stepper<P> {
     /// Hands in a cluster's complete demand.
     pub fn rollup(&mut self, cluster: &ClusterId, rows: Vec<Need>) {
         let session = self.connect(cluster);
-        let rollup = Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows) };
+        let rollup = Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows.into()) };
         self.control.handle(self.now, rollup);
         self.carry_out();
     }
@@ -192,6 +192,9 @@ impl<P: StepProvider> Stepper<P> {
                 let input = operator_answers(session, &message);
                 self.frames.push((session, *message));
                 input
+            }
+            Output::AuditDecision(audit) => {
+                Some(Input::DecisionAudited { cycle: audit.cycle, result: Ok(audit.check()) })
             }
             Output::Close { .. } | Output::Audit(_) | Output::Publish(_) | Output::CheckEpoch => None,
         }

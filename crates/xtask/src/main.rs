@@ -1,6 +1,7 @@
 //! `cargo xtask`: what this repository needs beyond cargo itself. One file a command.
 
 mod bench;
+mod certify;
 mod e2e;
 mod fuzz;
 mod guards;
@@ -54,6 +55,8 @@ enum Command {
         #[arg(long)]
         provider: bool,
     },
+    /// Runs the whole conformance suite on every provider of ours.
+    Certify(certify::Options),
     /// Changes the phases of the engine in many small ways, one at a time, and sees whether a test notices (needs
     /// cargo-mutants).
     Mutants {
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Licenses => licenses::run(),
         Command::Traces => traces::run(),
         Command::Kill9 { points, seed, provider } => kill9::run(points, seed, provider),
+        Command::Certify(options) => certify::run(&options),
         Command::Mutants { sample, seed } => mutants::run(sample, seed),
         Command::Properties { cases, packages } => properties::run(cases, &packages),
         Command::Fuzz(options) => fuzz::run(&options),

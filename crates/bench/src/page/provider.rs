@@ -116,6 +116,10 @@ fn table<'r>(
     rows: impl Iterator<Item = &'r Row>,
     cells: impl Fn(&Row) -> Vec<String>,
 ) -> String {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return "Nothing was measured yet.\n".to_owned();
+    }
     let columns = header.split('|').count();
     let mut text = format!("| {header} |\n|{}\n", "---|".repeat(columns));
     for row in rows {

@@ -1,6 +1,7 @@
 //! A shard's control core, fed as its shell feeds it: bytes are decoded and taken through the gate, frames for
 //! operators are encoded. Only the network is missing.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use bigfleet_proto::gate;
 use bigfleet_proto::v1alpha1::operator_message::Payload;
 use bigfleet_proto::v1alpha1::{ClusterCapacityNeeds, Machine, MachineList, OperatorMessage};
 use bigfleet_shard::control::{Config, Control};
-use bigfleet_shard::io::{CallId, Input, Output, Published, Reported, SessionId};
+use bigfleet_shard::io::{CallId, Change, Ingest, Input, Output, Published, Reported, SessionId};
 use bigfleet_shard::metrics::Metrics;
 use bigfleet_types::chance::Seeded;
 use bigfleet_types::{ClusterId, Need};
@@ -46,7 +47,7 @@ impl Wire {
                 let frame = rollup(&cluster, &rows);
                 rollups.push((cluster, frame));
             }
-            Event::Heard(_) | Event::Removed(_) => {}
+            Event::Heard(_) | Event::Removed(_) | Event::DemandChanged { .. } => {}
         })?;
         failed.map_or(Ok(Self { list, rollups, made }), |error| Err(error).context("cannot encode a machine"))
     }
@@ -75,13 +76,6 @@ pub(super) fn decode_rollup(frame: &[u8]) -> Result<ClusterCapacityNeeds> {
     }
 }
 
-/// Takes a roll-up through the gate.
-pub(super) fn accept_rollup(cluster: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Vec<Need>> {
-    let accepted =
-        gate::rollup::accept(cluster, message).context("the gate refuses the benchmark's roll-up")?;
-    Ok(accepted.needs)
-}
-
 /// Decodes a List.
 pub(super) fn decode_list(bytes: &[u8]) -> Result<MachineList> {
     MachineList::decode(bytes).context("the List of the benchmark is none")
@@ -98,6 +92,8 @@ pub(super) fn accept_list(list: &MachineList) -> Result<Vec<Reported>> {
 /// The core of one shard.
 pub(super) struct Core {
     control: Control,
+    /// What the task of each session remembers.
+    ingests: BTreeMap<u64, Ingest>,
     /// A List that the core waits for.
     list: Option<CallId>,
     published: Option<Arc<Published>>,
@@ -111,7 +107,7 @@ impl Core {
         let config = Config { policy, ..Config::default() };
         let metrics = Metrics::register(&mut Registry::default());
         let control = Control::new(config, Box::new(Seeded::new(1)), metrics);
-        let mut core = Self { control, list: None, published: None, frames: 0 };
+        let mut core = Self { control, ingests: BTreeMap::new(), list: None, published: None, frames: 0 };
         core.control.poll(START);
         core.carry_out();
         core
@@ -141,8 +137,19 @@ impl Core {
         self.carry_out();
     }
 
-    /// A cluster's demand, past the gate.
-    pub(super) fn rollup(&mut self, session: u64, rows: Vec<Need>) {
+    /// Takes a cluster's demand through the gate, as the task of its session does.
+    pub(super) fn accept(
+        &mut self,
+        session: u64,
+        cluster: &ClusterId,
+        message: &ClusterCapacityNeeds,
+    ) -> Result<Change> {
+        let ingest = self.ingests.entry(session).or_default();
+        ingest.accept(cluster, message).context("the gate refuses the benchmark's roll-up")
+    }
+
+    /// What of a cluster's demand is not as it was.
+    pub(super) fn rollup(&mut self, session: u64, rows: Change) {
         let rows = Ok(rows);
         let session = SessionId(session);
         self.control.handle(START, Input::Rollup { session, timestamp_unix_nanos: START.0, rows });

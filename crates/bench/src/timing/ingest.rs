@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use bigfleet_engine::Event;
 use bigfleet_types::ClusterId;
 
-use super::core::{Core, Wire, accept_rollup, decode_rollup, rollup};
+use super::core::{Core, Wire, decode_rollup, rollup};
 use super::list::Taken;
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
@@ -79,7 +79,7 @@ impl Round {
         let mut laps = Laps::begin();
         let message = decode_rollup(frame)?;
         self.decode += laps.end();
-        let rows = accept_rollup(cluster, &message)?;
+        let rows = core.accept(session, cluster, &message)?;
         drop(message);
         self.gate += laps.end();
         core.rollup(session, rows);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::core::{Core, Wire, accept_rollup, decode_rollup};
+use super::core::{Core, Wire, decode_rollup};
 use super::list::{HALF_A_MILLION, Taken};
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
@@ -68,7 +68,7 @@ fn ready(
         hello += laps.end();
         let message = decode_rollup(frame)?;
         decode += laps.end();
-        let rows = accept_rollup(cluster, &message)?;
+        let rows = core.accept(session, cluster, &message)?;
         drop(message);
         gate += laps.end();
         core.rollup(session, rows);

@@ -44,7 +44,7 @@ fn the_5k_fleet_has_the_published_cardinalities() {
             }
             Event::Demand { rows: some, .. } => rows += some.len() as u64,
             Event::Heard(_) => heard += 1,
-            Event::Removed(_) => panic!("nothing is removed"),
+            Event::Removed(_) | Event::DemandChanged { .. } => panic!("a fleet is given whole"),
         })
         .unwrap();
     assert_eq!(states[&MachineState::Configured], 5_784);

@@ -13,11 +13,12 @@ use bigfleet_operator::template::Template;
 use bigfleet_operator::template::bootstrap::{Bootstrap, Statics};
 use bigfleet_proto::v1alpha1::NeedView;
 use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
-use bigfleet_types::ClusterId;
+use bigfleet_types::{ClusterId, MachineState};
 use tokio_util::sync::CancellationToken;
 
 use crate::peers::{RawOperator, idle, need, needs, rollup, serve_fixed};
 use crate::process::{PATIENCE, Program, STOP_WITHIN, eventually, get, metric, run, stderr, stdout};
+use crate::provider::Client;
 
 fn shard(folder: &Path, provider: &str) -> Program {
     let data = folder.join("data");
@@ -241,4 +242,53 @@ async fn a_broken_template_is_a_shortfall_with_its_reason() {
     assert!(operator.session_stats().connected);
     operator.stop().await;
     stops_well(program);
+}
+
+/// A broken inventory stops the start, and says where it is broken.
+#[test]
+fn a_broken_inventory_is_refused_at_start_with_file_line_and_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rack.yaml");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/providers/rack.yaml");
+    let text = std::fs::read_to_string(example).unwrap();
+    let line = text.lines().position(|line| line.contains("cpu: \"64\"")).unwrap() + 1;
+    std::fs::write(&path, text.replacen("cpu: \"64\"", "cpu: lots", 1)).unwrap();
+    let inventory = format!("--inventory={}", path.display());
+    let refused = run(&["provider", "baremetal", "--addr=127.0.0.1:0", "--metrics-addr=0", &inventory]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let place = format!("{}:{line}: machines[0].resources", path.display());
+    assert!(stderr(&refused).contains(&place), "{place} not in {}", stderr(&refused));
+}
+
+/// What a crash cut short is cut off and said; damage before the end stops the start and says what to do.
+#[tokio::test]
+async fn a_torn_log_is_cut_and_said_so_and_a_damaged_one_refuses_to_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, log) = (folder.path().join("state"), folder.path().join("log"));
+    let flag = format!("--state={}", state.display());
+    let args = ["provider", "fakecloud", "--addr=127.0.0.1:0", "--metrics-addr=0", "--seed-count=4", &flag];
+    let mut program = Program::start(&args, &log);
+    let mut client = Client::connect(program.ready("provider"));
+    client.create("seed-1").await.unwrap();
+    client.settled("seed-1", MachineState::Idle).await;
+    program.kill();
+
+    let file = state.join("machines.log");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&whole[..], &whole[8..24]].concat()).unwrap();
+    let mut program = Program::start(&args, &log);
+    let mut client = Client::connect(program.ready("provider"));
+    assert!(program.logged().contains("cut an incomplete write from the end"), "{}", program.logged());
+    client.settled("seed-1", MachineState::Idle).await;
+    program.kill();
+
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[60] ^= 1;
+    std::fs::write(&file, &damaged).unwrap();
+    let refused = run(&args);
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    for words in ["machines.log is damaged at byte", "Restore the file from a backup, or move it away"] {
+        assert!(stderr(&refused).contains(words), "{words:?} not in {}", stderr(&refused));
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), damaged, "nothing was changed");
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::time::Duration;
 
-use crate::process::{Program, bigfleet, finish, run, stderr, stdout};
+use crate::process::{Program, bigfleet, finish, finish_within, run, stderr, stdout};
 
 /// The command line of a provider of ours.
 fn provider(name: &str) -> String {
@@ -31,6 +32,45 @@ fn fakecloud_survives_being_killed_and_reports_say_so() {
     assert!(std::fs::read_to_string(out.path().join("junit.xml")).unwrap().contains("name=\"B1007 "));
     assert_eq!(std::fs::read_to_string(out.path().join("summary.txt")).unwrap(), stdout(&done));
     assert!(out.path().join("provider-0.log").exists(), "what providers print is kept");
+}
+
+/// The whole suite against a command; how long it takes must not decide.
+pub(crate) fn certified(exec: &str, profiles: &str) -> serde_json::Value {
+    let out = tempfile::tempdir().unwrap();
+    let folder = out.path().to_str().unwrap();
+    let words =
+        ["conformance", "--exec", exec, "--profile", profiles, "--out", folder, "--settle-timeout=5m"];
+    let done = finish_within(bigfleet(&words), Duration::from_secs(900));
+    assert_eq!(done.status.code(), Some(0), "{exec}: {}{}", stderr(&done), stdout(&done));
+    let report = std::fs::read_to_string(out.path().join("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["verdict"], "CERTIFIED");
+    report
+}
+
+/// Ids of findings with this outcome.
+fn with_outcome(report: &serde_json::Value, outcome: &str) -> Vec<String> {
+    let all = report["findings"].as_array().unwrap().iter();
+    let wanted = all.filter(|finding| finding["outcome"] == outcome);
+    wanted.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn baremetal_is_certified() {
+    let report = certified(&provider("baremetal"), "core,bare-metal");
+    assert_eq!(with_outcome(&report, "skipped"), [""; 0]);
+    // What needs Delete, and what needs TLS.
+    assert_eq!(with_outcome(&report, "not-applicable"), ["DeleteIdempotent", "N308"]);
+}
+
+#[test]
+fn a_program_as_back_end_is_certified() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/providers/directory.sh"));
+    let machines = folder.path().join("machines");
+    let command = format!("env MACHINES={} sh {}", machines.display(), script.display());
+    let report = certified(&format!("{} --command \"{command}\"", provider("exec")), "core");
+    assert_eq!(with_outcome(&report, "skipped"), [""; 0]);
 }
 
 #[test]

@@ -31,13 +31,18 @@ fn clean(program: &Path, args: &[&str]) -> Command {
 }
 
 /// Runs a command that ends by itself; one that does not is killed and fails the test.
-pub(crate) fn finish(mut command: Command) -> Output {
+pub(crate) fn finish(command: Command) -> Output {
+    finish_within(command, PATIENCE)
+}
+
+/// As [`finish`], for what takes longer.
+pub(crate) fn finish_within(mut command: Command, patience: Duration) -> Output {
     let shown = format!("{command:?}");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = pid(&child);
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(child.wait_with_output()));
-    match told.recv_timeout(PATIENCE) {
+    match told.recv_timeout(patience) {
         Ok(output) => output.unwrap(),
         Err(_) => {
             kill_process(id, Signal::KILL).unwrap();

@@ -349,9 +349,9 @@ fn the_published_schema_is_the_one_that_is_spoken() {
     assert_eq!(stdout(&output), committed, "{hint}");
 }
 
-/// From an empty folder to a provider that serves, without editing a line.
+/// From an empty folder to a provider with a certificate, without editing a line.
 #[tokio::test]
-async fn a_new_provider_compiles_and_serves_unedited() {
+async fn a_new_provider_compiles_and_is_certified_unedited() {
     let folder = tempfile::tempdir().unwrap();
     let made = folder.path().join("mine");
     let (made_text, kit) = (made.display().to_string(), root().canonicalize().unwrap().display().to_string());
@@ -362,11 +362,14 @@ async fn a_new_provider_compiles_and_serves_unedited() {
     assert!(stderr(&again).contains("is not empty"), "{}", stderr(&again));
     // The versions that were tested, without asking a registry.
     std::fs::copy(root().join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("template");
+    // Where the workspace is built and with its profile, so that what both need is built once.
+    let target = Path::new(env!("CARGO_BIN_EXE_bigfleet")).ancestors().nth(2).unwrap();
     let built = std::process::Command::new(env!("CARGO"))
         .args(["build", "--offline", "--quiet"])
+        .args(["--config", "profile.dev.debug='line-tables-only'"])
+        .args(["--config", "profile.dev.package.'*'.debug=false"])
         .current_dir(&made)
-        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_DIR", target)
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", stderr(&built));
@@ -386,6 +389,8 @@ async fn a_new_provider_compiles_and_serves_unedited() {
     assert_eq!(client.list().await.len(), 64);
     whole_life(&mut client, "slot-0", "a").await;
     assert!(running.terminate().0.success());
+    let exec = format!("'{}' --metrics-addr=0", program.display());
+    crate::conformance::certified(&exec, "core,cloud,spot");
     let refused = std::process::Command::new(&program).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("--use-fake-backend"), "{}", stderr(&refused));

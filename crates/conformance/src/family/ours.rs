@@ -23,8 +23,8 @@ pub(super) const TABLE: &[Behaviour] = behaviours![Ours, Core:
         "A Drain with a negative grace is refused with INVALID_ARGUMENT; it is not clamped."
         "Check the shape of a request first."
     "N102" [Core] => negative_token;
-        "A negative epoch or sequence number is refused with INVALID_ARGUMENT."
-        "Check the shape of a token before the fence compares it."
+        "A negative epoch or sequence number in a shard's first token for a machine is refused with INVALID_ARGUMENT."
+        "Check the shape of a token that there is no mark to compare with; compare all others."
     "N103" [Core] => another_cluster;
         "Configure of a bound machine for another cluster is refused; the binding stays."
         "A repeat is the same cluster. Answer another one with ABORTED, not with the old acknowledgement."
@@ -88,8 +88,9 @@ async fn negative_grace(c: &Context) -> Check {
 }
 
 async fn negative_token(c: &Context) -> Check {
-    let (id, shard) = (c.speculative().await?, c.unique("n102"));
+    let id = c.speculative().await?;
     for (epoch, sequence) in [(-1, 1), (1, -1)] {
+        let shard = c.unique("n102");
         let answer = c.create_as(&id, &token(&shard, epoch, sequence)).await;
         answers(&format!("a token ({epoch}, {sequence})"), &answer, &[Code::InvalidArgument])?;
     }

@@ -15,7 +15,7 @@ use crate::context::{CLUSTER, Context, Kind, Token, metadata, token};
 pub(super) const TABLE: &[Behaviour] = behaviours![Extension, Core:
     "B1201" [Core] => tokens_follow_the_oracle;
         "Over hundreds of tokens near the mark, exactly the newer ones are accepted."
-        "Compare the pair in order; move the mark on every pass and never on a refusal."
+        "Compare the pair in order, negative numbers too once there is a mark; move it on every pass, never on a refusal."
     "B1202" [Core] => metadata_round_trips;
         "Generated metadata come back to the byte on Get and List, binding after binding."
         "Keep the map as it came; replace it at Configure and clear it at the end of a Drain."
@@ -34,15 +34,13 @@ async fn tokens_follow_the_oracle(c: &Context) -> Check {
     let (id, shard) = (c.speculative().await?, c.unique("b1201"));
     let mut chance = c.chance(1201);
     let mut highest = (1_i64, 1_i64);
-    let mut stream = Vec::new();
+    let mut stream = vec![highest];
     for _ in 0..200 {
         let (epoch, sequence) = match small(&mut chance, 6) {
             0 => highest,
-            1 => (highest.0, (highest.1 + small(&mut chance, 5) - 2).max(0)),
-            2 => (
-                (highest.0 + small(&mut chance, 3) - 1).max(1),
-                (highest.1 + small(&mut chance, 5) - 2).max(0),
-            ),
+            // Just below the mark and of a new epoch, sequence numbers may be negative: they compare like all others.
+            1 => (highest.0, highest.1 + small(&mut chance, 5) - 2),
+            2 => ((highest.0 + small(&mut chance, 3) - 1).max(1), highest.1 + small(&mut chance, 5) - 2),
             3 => (highest.0 + 1, small(&mut chance, 3)),
             4 => (highest.0, highest.1 + 1 + small(&mut chance, 3)),
             _ => (1 + small(&mut chance, 6), small(&mut chance, 8)),
@@ -146,10 +144,12 @@ async fn only_the_fence_fences(c: &Context) -> Check {
     let mut pick = |n: usize| usize::try_from(chance.below(u64::try_from(n).unwrap_or(1))).unwrap_or(0);
     for step in 0..120 {
         let (s, m, e, q) = (pick(shards.len()), pick(ids.len()), pick(3), pick(12));
-        let (epoch, sequence) = (1 + i64::try_from(e).unwrap_or(0), i64::try_from(q).unwrap_or(0));
+        let mark = marks.get(&(s, m)).copied();
+        // Numbers below zero compare like all others once there is a mark.
+        let below = if mark.is_some() { 2 } else { 0 };
+        let (epoch, sequence) = (1 + i64::try_from(e).unwrap_or(0), i64::try_from(q).unwrap_or(0) - below);
         let (Some(shard), Some(id)) = (shards.get(s), ids.get(m)) else { continue };
         let answer = c.create_as(id, &token(shard, epoch, sequence)).await;
-        let mark = marks.get(&(s, m)).copied();
         let what = format!("step {step}: shard {s}, machine {m}, ({epoch}, {sequence}) at mark {mark:?}");
         if mark.is_none_or(|mark| (epoch, sequence) > mark) {
             ok(&what, answer)?;

@@ -12,6 +12,7 @@ use bigfleet_conformance::{
 };
 use bigfleet_net::listen::{self, Listener};
 use bigfleet_net::tls::Tls;
+use bigfleet_provider_kit::defects::Defect as Switch;
 use bigfleet_provider_kit::fakecloud::{self, FakeCloud, Latencies, Latency, Seeds};
 use bigfleet_provider_kit::fault::Fault;
 use bigfleet_provider_kit::{self as kit, FileStore, Handle, MemStore, Store, Timeouts};
@@ -28,13 +29,22 @@ pub(crate) struct Double {
     pub(crate) can_delete: bool,
     pub(crate) tls: Option<Tls>,
     pub(crate) defect: Option<Defect>,
+    pub(crate) switch: Option<Switch>,
     pub(crate) memory: Arc<Memory>,
 }
 
 impl Default for Double {
     fn default() -> Self {
         let latency = Latency { min_ms: 2, max_ms: 6 };
-        Self { latency, instant: false, can_delete: true, tls: None, defect: None, memory: Arc::default() }
+        Self {
+            latency,
+            instant: false,
+            can_delete: true,
+            tls: None,
+            defect: None,
+            switch: None,
+            memory: Arc::default(),
+        }
     }
 }
 
@@ -68,6 +78,12 @@ impl Double {
         if let Some(tls) = self.tls.clone() {
             cloud = cloud.kit(|kit| kit.tls = Some(tls));
         }
+        cloud = cloud.kit(|kit| {
+            kit.defect = self.switch;
+            if self.switch == Some(Switch::IdlingMovesRevision) {
+                kit.reconcile_interval = Some(Duration::from_millis(20));
+            }
+        });
         if let Some(path) = &spec.state {
             cloud = cloud.store(FileStore::open(path).map_err(|e| io("store", e))?);
         }
@@ -80,12 +96,13 @@ impl Double {
 
 /// A provider that breaks on demand.
 async fn fault(
+    switch: Option<Switch>,
     spec: &Spec,
     listener: Listener,
     limit: Duration,
 ) -> Result<(Provider, SocketAddr), LaunchError> {
     let backend = Arc::new(Fault::new("fault", spec.seed.into(), limit));
-    let options = kit::Options { timeouts: Timeouts::all(limit), ..kit::Options::default() };
+    let options = kit::Options { timeouts: Timeouts::all(limit), defect: switch, ..kit::Options::default() };
     let store: Box<dyn Store> = match &spec.state {
         Some(path) => Box::new(FileStore::open(path).map_err(|e| io("store", e))?),
         None => Box::new(MemStore),
@@ -100,7 +117,7 @@ impl Launch for Double {
     async fn start(&self, spec: &Spec) -> Result<Box<dyn Running>, LaunchError> {
         let listener = listen::bind("127.0.0.1:0").await.map_err(|e| io("listen", e))?;
         let (provider, addr) = match spec.transition_timeout {
-            Some(limit) => fault(spec, listener, limit).await?,
+            Some(limit) => fault(self.switch, spec, listener, limit).await?,
             None => self.cloud(spec, listener).await?,
         };
         let mut addr = addr.to_string();

@@ -147,13 +147,14 @@ impl Broken {
         }
         let own_fence = [Defect::MarkPerShard, Defect::NewEpochNeedsSequence, Defect::MarkMovesOnSuccess]
             .contains(&self.defect)
-            && !shard.is_empty()
-            && *epoch >= 0
-            && *sequence >= 0;
+            && !shard.is_empty();
+        let place = if is(Defect::MarkPerShard) { String::new() } else { machine.to_owned() };
+        let key = (shard.clone(), place);
+        // A first token is the provider's to check.
+        let compared = (*epoch).min(*sequence) >= 0 || self.memory.known().marks.contains_key(&key);
         let mut mark = None;
-        if own_fence {
-            let place = if is(Defect::MarkPerShard) { String::new() } else { machine.to_owned() };
-            let key = (std::mem::take(shard), place);
+        if own_fence && compared {
+            shard.clear();
             let token = (std::mem::take(epoch), std::mem::take(sequence));
             let mut known = self.memory.known();
             let highest = known.marks.get(&key).copied();

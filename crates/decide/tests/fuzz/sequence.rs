@@ -1,5 +1,6 @@
 //! Fuzz target: bytes that are a sequence of events. After every one the engine, which remembers what it found before,
-//! answers as one that begins afresh: the same actions, claims, verdicts, shortfalls and deadline.
+//! answers as one that begins afresh, and as one made of a copy of its content: the same actions, claims, verdicts,
+//! shortfalls and deadline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use bigfleet_engine::{Action, ActionKind, Eligibility, Engine, Event, Facts, Policy, PreemptedFor, Purpose};
 use bigfleet_types::{
-    Attribution, ClusterId, Machine, MachineId, MachineState, Need, Operator, PenaltyBucket, Profile,
-    Requirement, ResourceName, Resources, UnixNanos, keys,
+    Attribution, ClusterId, Fingerprint, Group, Machine, MachineId, MachineState, Need, Operator,
+    PenaltyBucket, Profile, Requirement, ResourceName, Resources, UnixNanos, keys,
 };
 
 use super::bytes::{Bytes, CLUSTERS, machine, need};
@@ -71,6 +72,28 @@ fn wish(bytes: &mut Bytes<'_>) -> Need {
     }
 }
 
+/// One row per key, by the rules of a whole demand.
+fn merged(rows: &[Need]) -> BTreeMap<(Fingerprint, Group), Need> {
+    let mut merged: BTreeMap<(Fingerprint, Group), Need> = BTreeMap::new();
+    for row in rows {
+        let key = (row.profile.fingerprint(), row.group.clone());
+        let sum = match merged.get(&key) {
+            None => row.clone(),
+            Some(first) => Need {
+                aggregate: first.aggregate.add(&row.aggregate),
+                min_unit: first.min_unit.max(&row.min_unit),
+                arrival: match (first.arrival, row.arrival) {
+                    (Some(UnixNanos(0)), other) | (other, Some(UnixNanos(0))) => other,
+                    (a, b) => a.min(b),
+                },
+                ..first.clone()
+            },
+        };
+        merged.insert(key, sum);
+    }
+    merged
+}
+
 /// Two engines that hear the same.
 struct Pair {
     remembers: Engine,
@@ -92,10 +115,14 @@ impl Pair {
 
     fn compare(&mut self) {
         self.steps += 1;
+        let content = self.remembers.content();
         let (ours, theirs) = (self.remembers.decide(self.now), self.afresh.decide_afresh(self.now));
         assert_eq!(ours, theirs, "step {}: remembering (left) and afresh", self.steps);
         assert!(self.remembers.claimed().eq(self.afresh.claimed()), "claims of step {}", self.steps);
         assert_eq!(self.remembers.next_deadline(self.now), self.afresh.next_deadline(self.now));
+        let (copied, marks) = content.decide(self.now);
+        assert_eq!(ours, copied, "step {}: remembering (left) and an engine made of its content", self.steps);
+        assert_eq!(content.marked(&self.remembers.marks()), marks, "marks of step {}", self.steps);
         self.actions = ours.actions;
     }
 
@@ -182,9 +209,19 @@ impl Pair {
     }
 
     fn want(&mut self, at: usize, rows: Vec<Need>) {
+        let before = merged(&self.demand[at].1);
         self.demand[at].1.clone_from(&rows);
         let (cluster, at) = (self.demand[at].0.clone(), self.now);
-        self.apply(Event::Demand { cluster, rows, at });
+        // The one that remembers hears only of what is not as it was.
+        let after = merged(&rows);
+        let changed: Vec<_> = after
+            .iter()
+            .filter(|(key, need)| before.get(*key) != Some(*need))
+            .map(|(_, need)| Arc::new(need.clone()))
+            .collect();
+        let removed = before.into_keys().filter(|key| !after.contains_key(key)).collect();
+        self.remembers.apply(Event::DemandChanged { cluster: cluster.clone(), changed, removed, at });
+        self.afresh.apply(Event::Demand { cluster, rows, at });
     }
 
     fn machine(&mut self, bytes: &mut Bytes<'_>, number: u8) {

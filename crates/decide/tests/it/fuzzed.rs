@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 #[path = "../fuzz/bytes.rs"]
-mod bytes;
+pub(crate) mod bytes;
 #[path = "../fuzz/decide_file.rs"]
 mod decide_file;
 #[path = "../fuzz/sequence.rs"]

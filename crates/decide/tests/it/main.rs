@@ -10,6 +10,7 @@ mod permutations;
 mod printed;
 mod refused;
 mod total;
+mod written;
 
 /// A file around a fleet and a demand, both as JSON arrays.
 fn file(fleet: &str, demand: &str) -> String {

@@ -12,6 +12,10 @@ use bigfleet_types::{
     SpreadTerm, WhenUnsatisfiable,
 };
 
+mod ingest;
+
+pub use ingest::{Change, Ingest, RowKey, row_key};
+
 use super::{Error, MAX_TEXT_BYTES, Problem, Texts, amounts, shown};
 use crate::v1alpha1::{CapacityNeed, ClusterCapacityNeeds, NodeSelectorRequirement, TopologySpread};
 
@@ -40,25 +44,17 @@ pub struct Rollup {
 /// # Errors
 /// The first field that breaks a rule. Nothing of the message is to be used then.
 pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rollup, Error> {
-    if message.cluster_id != session.as_str() {
-        let problem = if message.cluster_id.is_empty() {
-            Problem::Empty
-        } else {
-            Problem::ForeignCluster { session: session.to_string(), found: shown(&message.cluster_id) }
-        };
-        return Err(Error::at("cluster_id", problem));
-    }
+    of_session(session, message)?;
     limit("needs", message.needs.len(), MAX_NEEDS)?;
 
     let mut texts = Texts::default();
-    let mut profiles: HashMap<Fingerprint, Arc<Profile>> = HashMap::new();
+    let mut profiles = ingest::Profiles::default();
     let mut index: HashMap<(Fingerprint, Group), usize> = HashMap::with_capacity(message.needs.len());
     let mut needs: Vec<Need> = Vec::with_capacity(message.needs.len());
     for (i, row) in message.needs.iter().enumerate() {
-        let mut need =
-            accept_row(row, &mut texts).map_err(|error| error.within(format_args!("needs[{i}]")))?;
-        let fingerprint = need.profile.fingerprint();
-        match index.entry((fingerprint, need.group.clone())) {
+        let accepted = profiles.of(row, &mut texts).and_then(|profile| accept_row(row, profile, &mut texts));
+        let need = accepted.map_err(|error| error.within(format_args!("needs[{i}]")))?;
+        match index.entry(row_key(&need)) {
             Entry::Occupied(known) => {
                 if let Some(known) = needs.get_mut(*known.get()) {
                     known.aggregate = known.aggregate.add(&need.aggregate);
@@ -67,7 +63,6 @@ pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rol
             }
             Entry::Vacant(new) => {
                 new.insert(needs.len());
-                need.profile = profiles.entry(fingerprint).or_insert(need.profile).clone();
                 needs.push(need);
             }
         }
@@ -80,7 +75,8 @@ impl TryFrom<&CapacityNeed> for Need {
 
     /// Checks one row by itself.
     fn try_from(row: &CapacityNeed) -> Result<Self, Error> {
-        accept_row(row, &mut Texts::default())
+        let texts = &mut Texts::default();
+        accept_row(row, Arc::new(accept_profile(row, texts)?), texts)
     }
 }
 
@@ -93,7 +89,21 @@ impl TryFrom<&NodeSelectorRequirement> for Requirement {
     }
 }
 
-fn accept_row(row: &CapacityNeed, texts: &mut Texts) -> Result<Need, Error> {
+/// The session speaks for one cluster only.
+fn of_session(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<(), Error> {
+    if message.cluster_id == session.as_str() {
+        return Ok(());
+    }
+    let problem = if message.cluster_id.is_empty() {
+        Problem::Empty
+    } else {
+        Problem::ForeignCluster { session: session.to_string(), found: shown(&message.cluster_id) }
+    };
+    Err(Error::at("cluster_id", problem))
+}
+
+/// Where the pods of a row may run and how much they matter.
+fn accept_profile(row: &CapacityNeed, texts: &mut Texts) -> Result<Profile, Error> {
     limit("requirements", row.requirements.len(), MAX_REQUIREMENTS)?;
     let mut requirements = Vec::with_capacity(row.requirements.len());
     let mut has_same = false;
@@ -109,20 +119,23 @@ fn accept_row(row: &CapacityNeed, texts: &mut Texts) -> Result<Need, Error> {
     for (i, wire) in row.spread.iter().enumerate() {
         spread.push(accept_spread(wire, texts).map_err(|error| error.within(format_args!("spread[{i}]")))?);
     }
-    let profile = Profile::new(
+    Ok(Profile::new(
         requirements,
         spread,
         row.priority,
         bucket("interruption_penalty_bucket", row.interruption_penalty_bucket)?,
         bucket("reclamation_penalty_bucket", row.reclamation_penalty_bucket)?,
-    );
+    ))
+}
 
+/// The row of a profile.
+fn accept_row(row: &CapacityNeed, profile: Arc<Profile>, texts: &mut Texts) -> Result<Need, Error> {
     let aggregate = amounts::demand(&row.aggregate_resources, texts)
         .map_err(|error| error.within("aggregate_resources"))?;
     let min_unit = amounts::demand(&row.min_unit, texts).map_err(|error| error.within("min_unit"))?;
     within_aggregate(&min_unit, &aggregate)?;
     length("group", &row.group, MAX_GROUP_BYTES)?;
-    Ok(Need { profile: Arc::new(profile), aggregate, min_unit, group: Group::new(&row.group), arrival: None })
+    Ok(Need { profile, aggregate, min_unit, group: Group::new(&row.group), arrival: None })
 }
 
 fn accept_requirement(wire: &NodeSelectorRequirement, texts: &mut Texts) -> Result<Requirement, Error> {

@@ -68,9 +68,19 @@ impl Service {
         self.serve(method, String::new(), async move { Err(reason) }).await
     }
 
+    /// A machine on its way into an answer.
+    fn shown(&self, machine: Arc<pb::Machine>) -> pb::Machine {
+        let shared = &self.0.shared;
+        let mut machine = Arc::unwrap_or_clone(machine);
+        shared.faults.machine(&mut machine);
+        if shared.options.switch().on().is_some() {
+            shared.journal.read().spoil(&mut machine);
+        }
+        machine
+    }
+
     fn wire(&self, ack: Ack) -> pb::TransitionAck {
-        let mut machine = Arc::unwrap_or_clone(ack.machine);
-        self.0.shared.faults.machine(&mut machine);
+        let machine = self.shown(ack.machine);
         pb::TransitionAck { operation_id: ack.operation_id, machine: Some(machine) }
     }
 }
@@ -144,9 +154,7 @@ impl CapacityProvider for Service {
                     .ok_or_else(|| Status::not_found(format!("id: no machine {id:?}")))
             })
             .await?;
-        let mut machine = Arc::unwrap_or_clone(found);
-        self.0.shared.faults.machine(&mut machine);
-        Ok(Response::new(machine))
+        Ok(Response::new(self.shown(found)))
     }
 
     async fn list(&self, request: Request<pb::ListFilter>) -> Result<Response<pb::MachineList>, Status> {
@@ -162,28 +170,28 @@ impl CapacityProvider for Service {
                     return Ok(Page::of_past(&past, &states, limit));
                 }
                 let cursor = &filter.since_revision;
+                if provider.shared.options.switch().on().is_some()
+                    && provider.shared.journal.read().refuses_cursor(cursor)
+                {
+                    return Err(Status::invalid_argument("since_revision is no cursor"));
+                }
                 let list = |start| provider.shared.journal.read().list(&states, limit, cursor, start);
                 let rotates = limit > 0 && cursor.is_empty();
                 Ok(if rotates { provider.shared.turns.take(&states, list) } else { list(0) })
             })
             .await?;
-        let faults = &self.0.shared.faults;
-        if !faults.alters() {
+        if !self.0.shared.faults.alters() && self.0.shared.options.switch().on().is_none() {
             let mut answer = Response::new(pb::MachineList::default());
             answer.extensions_mut().insert(Listed::new(page)?);
             return Ok(answer);
         }
-        let machines = page.machines.iter().map(|machine| {
-            let mut machine = machine.decode();
-            faults.machine(&mut machine);
-            machine
-        });
+        let machines = page.machines.iter().map(|machine| self.shown(Arc::new(machine.decode())));
         let list = pb::MachineList {
             machines: machines.collect(),
             revision: page.cursor.into(),
             removed_ids: page.removed,
         };
-        Ok(Response::new(faults.list(list)))
+        Ok(Response::new(self.0.shared.faults.list(list)))
     }
 }
 
@@ -197,6 +205,7 @@ impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
             Refusal::Fenced { .. } | Refusal::Superseded { .. } => Code::FailedPrecondition,
+            Refusal::Token(_) => Code::InvalidArgument,
             Refusal::Unknown(_) => Code::NotFound,
             Refusal::OtherCluster { .. } => Code::Aborted,
             Refusal::CannotDelete(_) => Code::Unimplemented,

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use bigfleet_types::MachineId;
 use futures::FutureExt as _;
+use futures::future::FusedFuture as _;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Provider;
 use crate::backend::{Backend, Error};
 use crate::blob::Blob;
+use crate::defects::Defect;
 use crate::kind::Kind;
 use crate::scrub::scrub;
 use crate::table::{Failure, Outcome, Work};
@@ -50,9 +52,10 @@ impl Provider {
         let shared = &self.shared;
         shared.metrics.transition(work.kind, "started");
         let limit = shared.options.timeouts.of(work.kind);
+        let did = AssertUnwindSafe(perform(&*shared.backend, &work, begin)).catch_unwind();
+        let mut did = std::pin::pin!(did.fuse());
         let performed = async {
-            let did = AssertUnwindSafe(perform(&*shared.backend, &work, begin)).catch_unwind();
-            match timeout(limit, did).await {
+            match timeout(limit, did.as_mut()).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_panic)) => {
                     shared.metrics.panics.inc();
@@ -67,6 +70,12 @@ impl Provider {
             () = shared.stop.cancelled() => return,
         };
         self.end(&work, result).await;
+        if shared.options.switch().is(Defect::LateSuccessWins) && !did.is_terminated() {
+            tokio::select! {
+                () = shared.stop.cancelled() => {}
+                late = did => if let Ok(Ok(outcome)) = late { self.end(&work, Ok(outcome)).await },
+            }
+        }
     }
 
     async fn end(&self, work: &Work, result: Result<Outcome, Failure>) {

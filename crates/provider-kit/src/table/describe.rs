@@ -7,6 +7,7 @@ use bigfleet_types::{MachineId, MachineState};
 
 use super::plan::Binding;
 use super::{Change, Record, Table};
+use crate::defects::Defect;
 use crate::instance::Instance;
 
 /// Why a vanished host failed, in `last_error`.
@@ -40,7 +41,8 @@ impl Table {
         machine.resources = wire_resources(&instance.resources);
         machine.allocatable = wire_resources(&instance.allocatable);
         machine.labels.clone_from(&instance.labels);
-        (record.machine() != before).then(|| self.change(record, None))
+        let looked = self.switch.is(Defect::IdlingMovesRevision) && known.state == MachineState::Speculative;
+        (looked || record.machine() != before).then(|| self.change(record, None))
     }
 
     /// Plans what it means that the back end left out a known machine: a slot goes, a host at rest fails.

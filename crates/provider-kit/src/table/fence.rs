@@ -50,6 +50,11 @@ impl Marks {
         self.shards.get(shard)?.newest
     }
 
+    /// Whether a token of this pair was accepted before.
+    pub(super) fn has(&self, shard: &str, machine: &str) -> bool {
+        self.shards.get(shard).is_some_and(|shard| shard.marks.contains_key(machine))
+    }
+
     /// Moves a mark, never back. `known` says whether the machine exists.
     pub(super) fn set(&mut self, mark: Mark, known: bool) {
         let shard = self.shards.entry(mark.shard_id).or_default();

@@ -8,8 +8,10 @@ use bigfleet_types::{MachineId, MachineState};
 
 use super::describe::wire_resources;
 use super::{Change, Mark, Table};
+use crate::defects::Defect;
 use crate::instance::Host;
 use crate::kind::Kind;
+use crate::shape::{self, Malformed};
 
 /// Who calls: a shard's process and the number of its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -108,6 +110,9 @@ pub enum Refusal {
         /// The newest epoch seen.
         newest: i64,
     },
+    /// The shard's first token for this machine has a negative number.
+    #[error(transparent)]
+    Token(Malformed),
     /// No such machine.
     #[error("machine_id: no machine {0:?}")]
     Unknown(MachineId),
@@ -248,7 +253,18 @@ impl<T: Into<String>> From<T> for Failure {
 
 impl Table {
     /// Judges one call: fence, existence, repeat, position, in this order.
+    ///
+    /// A token with a negative number is malformed, but only where no mark says what it is compared with: the contract
+    /// wants it refused as an argument (B211) and compared like any other (B1201, B1204), and this rule does both.
+    /// Shards of ours never send one.
     pub fn plan(&mut self, call: &Call, checks: &dyn Checks) -> Plan {
+        match self.switch.on() {
+            None => self.plan_sound(call, checks),
+            Some(defect) => self.plan_broken(defect, call, checks),
+        }
+    }
+
+    pub(super) fn plan_sound(&mut self, call: &Call, checks: &dyn Checks) -> Plan {
         let Call { machine: id, token, command } = call;
         let mark = (!token.is_unfenced()).then(|| Mark {
             shard_id: token.shard_id.clone(),
@@ -268,7 +284,7 @@ impl Table {
         }
     }
 
-    fn fence(&self, mark: &Mark) -> Result<(), Refusal> {
+    pub(super) fn fence(&self, mark: &Mark) -> Result<(), Refusal> {
         if self.strict_epoch
             && let Some(newest) = self.marks.newest_epoch(&mark.shard_id)
             && mark.epoch < newest
@@ -276,6 +292,9 @@ impl Table {
             return Err(Refusal::Superseded { shard: mark.shard_id.clone(), epoch: mark.epoch, newest });
         }
         let token = (mark.epoch, mark.sequence);
+        if !self.marks.has(&mark.shard_id, &mark.machine_id) {
+            return shape::first_token(mark.epoch, mark.sequence).map_err(Refusal::Token);
+        }
         self.marks.check(&mark.shard_id, &mark.machine_id, token).map_err(|(mark_epoch, mark_sequence)| {
             Refusal::Fenced {
                 shard: mark.shard_id.clone(),
@@ -323,7 +342,7 @@ impl Table {
         Ok(Verdict::Start)
     }
 
-    fn start(&mut self, id: &MachineId, command: &Command, mark: Option<Mark>) -> Plan {
+    pub(super) fn start(&mut self, id: &MachineId, command: &Command, mark: Option<Mark>) -> Plan {
         let Some(mut record) = self.records.get(id).cloned() else {
             return Plan {
                 answer: Err(Refusal::Unknown(id.clone())),
@@ -331,7 +350,7 @@ impl Table {
                 work: None,
             };
         };
-        let operation_id = self.next_operation();
+        let operation_id = self.next_operation(command.kind(), id);
         record.start(command.kind(), operation_id.clone());
         match command {
             Command::Configure(binding) => {
@@ -358,7 +377,9 @@ impl Table {
     /// Plans the end of work. `None` when the machine has moved on meanwhile: the result is stale.
     pub fn plan_end(&mut self, work: &Work, result: Result<Outcome, Failure>) -> Option<Change> {
         let record = self.records.get(&work.machine_id)?;
-        let current = record.state == work.kind.transitional()
+        let late =
+            self.switch.is(Defect::LateSuccessWins) && result.is_ok() && record.state == MachineState::Failed;
+        let current = (record.state == work.kind.transitional() || late)
             && record.operation(work.kind) == Some(work.operation_id.as_str());
         if !current {
             return None;
@@ -381,6 +402,9 @@ impl Table {
                         }
                     }
                     Outcome::Configured => {}
+                    Outcome::Drained if self.switch.is(Defect::MetadataOutliveDrain) => {
+                        record.edit().cluster.clear();
+                    }
                     Outcome::Drained => record.unbind(),
                     Outcome::Deleted => {
                         record.unbind();

@@ -64,9 +64,10 @@ async fn calls_are_judged_in_order() {
         };
         async move { code(grpc.create(request).await) }
     };
-    // Malformed, although the token is stale and the machine unknown.
-    assert_eq!(create("ghost", -1, 0).await, Code::InvalidArgument);
+    // Malformed, although the token is stale.
     assert_eq!(create("", 0, 0).await, Code::InvalidArgument);
+    // A first token that is malformed, although the machine is unknown.
+    assert_eq!(create("never-heard-of", -1, 0).await, Code::InvalidArgument);
     // Stale, although the machine is unknown.
     assert_eq!(create("ghost", 0, 99).await, Code::FailedPrecondition);
     // Unknown.
@@ -124,6 +125,7 @@ async fn malformed_requests_name_the_field() {
     let cloud = start(options()).await;
     let client = &cloud.client;
     let big: BTreeMap<String, String> = [("k".into(), "v".repeat(4 << 20))].into();
+    let before = (client.list(pb::ListFilter::default()).await, cloud.control().provider().revision());
     let mut wrong_state = pb::ListFilter::default();
     wrong_state.states.push(99);
     let answers = [
@@ -147,7 +149,9 @@ async fn malformed_requests_name_the_field() {
         assert_eq!(status.code(), Code::InvalidArgument, "{field}");
         assert!(status.message().starts_with(field), "{field}: {}", status.message());
     }
-    assert_eq!(cloud.settled("idle-0", Idle).await.cluster, "");
+    let after = (client.list(pb::ListFilter::default()).await, cloud.control().provider().revision());
+    assert_eq!(after, before, "malformed calls change nothing");
+    assert!(cloud.control().all_actions().values().all(|a| a.create + a.configure + a.drain + a.delete == 0));
     // A blob of 3 MiB passes.
     client.configure_with("idle-0", "a", &vec![1; 3 << 20], metadata()).await.unwrap();
     cloud.stop().await;
@@ -197,6 +201,58 @@ async fn fencing_is_per_shard_and_machine() {
     }
     // Reads carry no token.
     cloud.client.get("spec-0").await.unwrap();
+    cloud.stop().await;
+}
+
+/// B211 wants a negative number refused, B1201 and B1204 want it compared: the first token of a shard for a machine is
+/// checked, all others are compared.
+#[tokio::test]
+async fn b211_b1201_b1204_a_negative_number_is_malformed_in_a_first_token_and_compared_afterwards() {
+    let cloud = start(options()).await;
+    use Code::{FailedPrecondition, InvalidArgument, NotFound, Ok};
+    let before = (cloud.client.get("spec-0").await.unwrap(), cloud.control().provider().revision());
+    for (step, (shard, machine, epoch, sequence, answer)) in [
+        ("a", "spec-0", -1, 1, InvalidArgument),
+        ("a", "spec-0", 1, -1, InvalidArgument),
+        ("a", "spec-0", -7, -3, InvalidArgument),
+        ("", "spec-0", 0, -1, InvalidArgument),
+        ("a", "ghost", i64::MIN, i64::MIN, InvalidArgument),
+        // None of them moved a mark.
+        ("a", "ghost", 0, 1, NotFound),
+        ("a", "spec-0", 1, 1, Ok),
+        ("a", "spec-0", 1, -1, FailedPrecondition),
+        ("a", "spec-0", -1, 9, FailedPrecondition),
+        ("a", "spec-0", 2, -2, Ok),
+        ("a", "spec-0", 2, -2, FailedPrecondition),
+        ("a", "spec-0", 2, -1, Ok),
+        ("a", "ghost", 0, -1, FailedPrecondition),
+        // Another shard and another machine were never heard of.
+        ("b", "spec-0", 2, -1, InvalidArgument),
+        ("a", "spec-1", 2, -1, InvalidArgument),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if step == 5 {
+            let now = (cloud.client.get("spec-0").await.unwrap(), cloud.control().provider().revision());
+            assert_eq!(now, before, "malformed calls change nothing");
+        }
+        let mut grpc = cloud.client.raw();
+        let request = pb::CreateRequest {
+            machine_id: machine.into(),
+            shard_id: shard.into(),
+            shard_epoch: epoch,
+            sequence_number: sequence,
+        };
+        let got = grpc.create(request).await;
+        if let Err(status) = &got
+            && answer == InvalidArgument
+        {
+            let field = if epoch < 0 { "shard_epoch" } else { "sequence_number" };
+            assert!(status.message().starts_with(field), "step {step}: {}", status.message());
+        }
+        assert_eq!(code(got), answer, "step {step}");
+    }
     cloud.stop().await;
 }
 

@@ -23,7 +23,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let kind = prop::sample::select(Kind::ALL.to_vec());
     prop_oneof![
-        8 => (0..4usize, kind, 0..2usize, 0..3usize, 0..3i64, 0..6i64, prop::bool::weighted(0.9)).prop_map(
+        8 => (0..4usize, kind, 0..2usize, 0..3usize, -1..3i64, -1..6i64, prop::bool::weighted(0.9)).prop_map(
             |(machine, kind, cluster, shard, epoch, sequence, stored)| Step::Call {
                 machine, kind, cluster, shard, epoch, sequence, stored
             }
@@ -73,10 +73,12 @@ impl World {
         let pair = (token.epoch, token.sequence);
         let before = self.states();
         let stale = !token.is_unfenced() && self.marks.get(&key).is_some_and(|mark| pair <= *mark);
+        let malformed = pair.0.min(pair.1) < 0 && !self.marks.contains_key(&key);
         let repeat = self.table.record(id).and_then(|r| r.operation(call.command.kind()).map(str::to_owned));
         let plan = self.table.plan(call, &Anything);
         assert_eq!(matches!(plan.answer, Err(Refusal::Fenced { .. })), stale, "fencing comes first");
-        if stale {
+        assert_eq!(matches!(plan.answer, Err(Refusal::Token(_))), malformed, "a first token is checked");
+        if stale || malformed {
             assert!(plan.change.is_none() && plan.work.is_none());
             return;
         }

@@ -1,10 +1,10 @@
 //! When an operator does not deliver blobs: a cluster that is silent, and a profile that its operator refuses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_types::{ClusterId, Fingerprint, MachineId, Need, UnixNanos};
+use bigfleet_types::{ClusterId, Fingerprint, MachineId, UnixNanos};
 use tracing::warn;
 
 use super::Control;
@@ -74,10 +74,10 @@ impl Bootstraps {
     }
 
     /// The demand of a cluster: refusals of profiles that it does not ask for any more are forgotten.
-    pub(super) fn demanded(&mut self, cluster: &ClusterId, needs: &[Arc<Need>]) {
-        if self.refused.keys().any(|(known, _)| known == cluster) {
-            let asked: BTreeSet<Fingerprint> = needs.iter().map(|need| need.profile.fingerprint()).collect();
-            self.refused.retain(|(known, fingerprint), _| known != cluster || asked.contains(fingerprint));
+    pub(super) fn demanded<V>(&mut self, cluster: &ClusterId, asked: &BTreeMap<Fingerprint, V>) {
+        if !self.refused.is_empty() {
+            self.refused
+                .retain(|(known, fingerprint), _| known != cluster || asked.contains_key(fingerprint));
         }
     }
 
@@ -157,9 +157,10 @@ mod tests {
         assert!(bootstraps.is_refused(&a, profile, at(180)) && !bootstraps.is_refused(&a, profile, at(181)));
         assert!(bootstraps.refusal(&a, profile).is_some(), "on record until it is accepted");
         assert_eq!(bootstraps.refuse(&a, profile, at(181 + 600), "no"), at(181 + 660), "long ago");
-        bootstraps.demanded(&ClusterId::parse("b").unwrap(), &[]);
+        let nothing = BTreeMap::<Fingerprint, ()>::new();
+        bootstraps.demanded(&ClusterId::parse("b").unwrap(), &nothing);
         assert!(bootstraps.has_refusals());
-        bootstraps.demanded(&a, &[]);
+        bootstraps.demanded(&a, &nothing);
         assert!(!bootstraps.has_refusals());
     }
 }

@@ -33,6 +33,13 @@ pub struct Config {
     pub bootstrap_timeout: Duration,
     /// How long one action may take from its start to the provider's acknowledgement.
     pub execute_timeout: Duration,
+    /// The longest time between two audits of decisions, as long as something changes.
+    pub decision_audit_interval: Duration,
+    /// The largest number of cycles between two audits of decisions, as long as something changes. At least 1.
+    pub decision_audit_cycles: u32,
+    /// Overlook what changes after the first cycle, until an audit notices.
+    #[cfg(feature = "faults")]
+    pub overlook: bool,
     /// When a transition counts as stuck.
     pub stuck: StuckAfter,
     /// Answer bootstrap requests with a stub instead of asking the operator. Tests and simulation only.
@@ -76,6 +83,10 @@ impl Default for Config {
             available_capacity_interval: Duration::from_secs(5),
             bootstrap_timeout: Duration::from_secs(30),
             execute_timeout: Duration::from_secs(95),
+            decision_audit_interval: Duration::from_secs(60),
+            decision_audit_cycles: 100,
+            #[cfg(feature = "faults")]
+            overlook: false,
             stuck: StuckAfter::default(),
             local_bootstrap: false,
         }

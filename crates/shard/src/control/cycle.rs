@@ -48,11 +48,15 @@ impl Control {
         self.dirty = false;
         let paused = self.is_paused();
         self.metrics.actuation_paused.set(i64::from(paused));
+        let copied = self.copy_for_audit(now);
+        #[cfg(feature = "faults")]
+        self.plant_fault();
         laps.end(Lap::Other, self.stopwatch.as_ref());
 
         let clock = self.stopwatch.as_ref();
         let decisions = self.engine.decide_observed(now, &mut |phase| laps.end(phase.into(), clock));
         self.deadline = self.engine.next_deadline(now).filter(|at| *at > now);
+        let copied = copied.map(|copied| (copied, self.engine.marks()));
 
         self.fleet.sweep();
         self.send_hints(now);
@@ -72,8 +76,12 @@ impl Control {
         self.forget_the_long_gone(now);
         self.publish(now, &decisions);
         let notes = notes.by_verdict;
-        let published = Published { cycle: self.cycle, computed_at: now, decisions, unmet_age, notes };
-        self.outputs.push_back(Output::Publish(Arc::new(published)));
+        let published =
+            Arc::new(Published { cycle: self.cycle, computed_at: now, decisions, unmet_age, notes });
+        self.outputs.push_back(Output::Publish(published.clone()));
+        if let Some((copied, marks)) = copied {
+            self.audit_decision(now, copied, marks, published);
+        }
         laps.end(Lap::Other, self.stopwatch.as_ref());
         laps.observe(&self.metrics);
     }

@@ -1,21 +1,28 @@
 //! The empty-roll-up guard: demand that vanishes at once is believed only when it stays vanished.
 
-use bigfleet_types::{Need, Resources};
+use bigfleet_types::Need;
 
 use super::config::{GUARD_ROLLUPS, GUARD_ROWS};
 
-/// How much a roll-up asks for.
+/// How much a roll-up asks for. Sums are exact, so that rows may come and go one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Size {
     rows: usize,
-    cpu: i64,
-    memory: i64,
+    cpu: i128,
+    memory: i128,
 }
 
 impl Size {
-    pub(super) fn of(rows: &[Need]) -> Self {
-        let total = rows.iter().fold(Resources::EMPTY, |sum, need| sum.add(&need.aggregate));
-        Self { rows: rows.len(), cpu: total.get("cpu"), memory: total.get("memory") }
+    /// How many rows there are.
+    pub(super) fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// One row more (1), or one less (-1) that was added before.
+    pub(super) fn add(&mut self, need: &Need, sign: i8) {
+        self.rows = self.rows.saturating_add_signed(sign.into());
+        self.cpu += i128::from(sign) * i128::from(need.aggregate.get("cpu"));
+        self.memory += i128::from(sign) * i128::from(need.aggregate.get("memory"));
     }
 }
 
@@ -47,7 +54,8 @@ impl Guard {
             None => new.rows == 0 && configured >= GUARD_ROWS,
             Some(old) if old.rows < GUARD_ROWS => false,
             Some(old) => {
-                let sunk = |new: i64, old: i64| i128::from(new) * 10 < i128::from(old);
+                let amount = |sum: i128| sum.min(i64::MAX.into());
+                let sunk = |new: i128, old: i128| amount(new) * 10 < amount(old);
                 let torn = sunk(new.cpu, old.cpu) && sunk(new.memory, old.memory);
                 new.rows * 10 < old.rows || torn
             }

@@ -50,13 +50,14 @@ impl Control {
         let mut computed: BTreeMap<Fingerprint, Hint> = BTreeMap::new();
         let mut demanded: BTreeMap<Fingerprint, Arc<Profile>> = BTreeMap::new();
         let mut frames = Vec::new();
+        let none = BTreeMap::new();
         for (cluster, session) in self.sessions.clusters() {
-            let needs = self.demand.get(cluster).map_or(&[][..], |demand| &demand.needs);
-            let profiles: BTreeMap<Fingerprint, &Arc<Profile>> =
-                needs.iter().map(|need| (need.profile.fingerprint(), &need.profile)).collect();
+            let demand = self.demand.get(cluster);
+            let profiles = demand.map_or(&none, |demand| &demand.profiles);
             let sent = hints.sent.entry(cluster.clone()).or_default();
             sent.retain(|fingerprint, _| profiles.contains_key(fingerprint));
-            for (fingerprint, profile) in profiles {
+            for (fingerprint, (profile, _)) in profiles {
+                let fingerprint = *fingerprint;
                 demanded.entry(fingerprint).or_insert_with(|| profile.clone());
                 let last = sent.get(&fingerprint);
                 if last.is_some_and(|(_, at)| now.since(*at) < self.config.available_capacity_interval) {

@@ -113,7 +113,7 @@ impl Control {
     pub fn told(&self, now: UnixNanos) -> Vec<Event> {
         let machines = self.fleet.iter().map(|(_, record)| self.as_event(now, record));
         let demand = self.demand.iter().filter_map(|(cluster, demand)| {
-            let rows = demand.needs.iter().map(|need| Need::clone(need)).collect();
+            let rows = demand.needs.values().map(|need| Need::clone(need)).collect();
             Some(Event::Demand { cluster: cluster.clone(), rows, at: demand.accepted? })
         });
         let heard = self.demand.iter().filter(|(_, demand)| demand.heard);

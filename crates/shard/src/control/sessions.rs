@@ -190,6 +190,7 @@ impl Control {
                 self.metrics.rollup_quarantined.remove(&labels);
                 self.metrics.rollups_rejected.remove(&labels);
                 self.metrics.rollup_age_seconds.remove(&labels);
+                self.demand.forget_series(cluster);
             }
         }
     }

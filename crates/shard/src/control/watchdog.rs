@@ -96,7 +96,7 @@ impl Control {
                 .demand
                 .get(&cluster)?
                 .needs
-                .iter()
+                .values()
                 .find(|need| need.profile.fingerprint().to_string() == *stamp)?;
             let action = Action {
                 kind: ActionKind::Bootstrap,

@@ -1,5 +1,7 @@
 //! The deciding thread: it owns the core, feeds it and carries out what it asks for, without waiting for anybody.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use tracing::Instrument as _;
 
 use crate::audit::Audit;
 use crate::control::Control;
+use crate::decision_audit::DecisionAudit;
 use crate::epoch::{Epoch, Superseded};
 use crate::io::{Input, Output, Published};
 use crate::provider_client::ProviderClient;
@@ -32,6 +35,8 @@ pub(super) struct Shell {
     pub(super) provider: ProviderClient,
     pub(super) sessions: Sessions,
     pub(super) audit: Option<Audit>,
+    /// Where audits of decisions leave what they find.
+    pub(super) data_dir: PathBuf,
     pub(super) published: watch::Sender<Arc<Published>>,
     pub(super) inputs: mpsc::Sender<Input>,
     /// The calls in flight that change machines.
@@ -125,6 +130,7 @@ impl Shell {
             Output::Publish(published) => {
                 self.published.send_replace(published);
             }
+            Output::AuditDecision(audit) => self.audit_decision(audit),
             Output::CheckEpoch => {
                 let (epoch, superseded) = (self.epoch.clone(), self.superseded.clone());
                 self.runtime.spawn_blocking(move || match epoch.check() {
@@ -136,6 +142,35 @@ impl Shell {
             }
         }
     }
+
+    /// On a thread of its own: a full pass takes a processor for as long as a cold start does. Nobody waits for it, not
+    /// even the end of the process.
+    fn audit_decision(&self, audit: Box<DecisionAudit>) {
+        let (inputs, data_dir, span) = (self.inputs.clone(), self.data_dir.clone(), tracing::Span::current());
+        let cycle = audit.cycle;
+        let work = move || {
+            let _entered = span.enter();
+            let result = catch_unwind(AssertUnwindSafe(|| audit.check_and_keep(&data_dir)));
+            let result = result.map_err(|panic| said(&*panic));
+            // The large parts go before the answer wakes somebody up.
+            drop(audit);
+            let _ = inputs.blocking_send(Input::DecisionAudited { cycle, result });
+        };
+        if let Err(error) = std::thread::Builder::new().name("decision-audit".into()).spawn(work) {
+            let inputs = self.inputs.clone();
+            let result = Err(format!("it has no thread: {error}"));
+            self.runtime.spawn(async move {
+                let _ = inputs.send(Input::DecisionAudited { cycle, result }).await;
+            });
+        }
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("it panicked: {}", text.unwrap_or("without a word"))
 }
 
 async fn sleep_until(at: Option<std::time::Instant>) {

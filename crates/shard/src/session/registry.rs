@@ -139,6 +139,7 @@ impl Sessions {
     pub(crate) fn close(&self, session: SessionId, reason: CloseReason) {
         let status = match reason {
             CloseReason::Replaced => Status::aborted("session replaced"),
+            CloseReason::OutOfStep => Status::aborted("a roll-up was lost; connect again"),
         };
         self.table().end(session, status);
     }

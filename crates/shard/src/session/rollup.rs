@@ -1,19 +1,18 @@
 //! Roll-ups on their way through the gate: one at a time a session, the newest first.
 //!
 //! A roll-up replaces everything that its cluster said before, so one that still waits is worthless once a newer one
-//! is here.
+//! is here. Of one that passed, only what differs from the one before goes on to the deciding thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bigfleet_proto::gate::rollup;
 use bigfleet_proto::v1alpha1::ClusterCapacityNeeds;
-use bigfleet_types::{ClusterId, Need};
+use bigfleet_types::ClusterId;
 use prost::Message as _;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::DECODE_BUDGET_KIB;
-use crate::io::{Input, SessionId};
+use crate::io::{Change, Ingest, Input, SessionId};
 use crate::log_limit::LogLimit;
 
 const SECURITY_LOG_PAUSE: Duration = Duration::from_secs(60);
@@ -54,6 +53,7 @@ impl Mailbox {
         budget: Arc<Semaphore>,
     ) {
         let mut security_log = LogLimit::every(SECURITY_LOG_PAUSE);
+        let mut ingest = Ingest::default();
         loop {
             let rollup = self.take().await;
             let timestamp_unix_nanos = rollup.timestamp_unix_nanos;
@@ -66,7 +66,7 @@ impl Mailbox {
                     "a roll-up names another cluster than its session; it is refused"
                 );
             }
-            let rows = through_gate(rollup, cluster.clone(), &budget).await;
+            let rows = through_gate(&mut ingest, rollup, cluster.clone(), &budget).await;
             if inputs.send(Input::Rollup { session, timestamp_unix_nanos, rows }).await.is_err() {
                 return;
             }
@@ -74,21 +74,27 @@ impl Mailbox {
     }
 }
 
-/// Waits for its share of the budget, then checks and converts on a thread that carries no frames.
+/// Waits for its share of the budget, then checks and compares on a thread that carries no frames.
 async fn through_gate(
+    ingest: &mut Ingest,
     message: ClusterCapacityNeeds,
     cluster: ClusterId,
     budget: &Arc<Semaphore>,
-) -> Result<Vec<Need>, String> {
+) -> Result<Change, String> {
     let kib = (message.encoded_len() / 1024 + 1).min(DECODE_BUDGET_KIB);
     let share = budget.clone().acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX)).await;
-    let converted = tokio::task::spawn_blocking(move || {
-        let rows = rollup::accept(&cluster, &message).map(|accepted| accepted.needs);
+    let mut before = std::mem::take(ingest);
+    let compared = tokio::task::spawn_blocking(move || {
+        let rows = before.accept(&cluster, &message);
         drop((message, share));
-        rows
+        (before, rows)
     });
-    match converted.await {
-        Ok(rows) => rows.map_err(|error| error.to_string()),
+    match compared.await {
+        Ok((after, rows)) => {
+            *ingest = after;
+            rows.map_err(|error| error.to_string())
+        }
+        // What came before is forgotten: the next roll-up goes on whole.
         Err(error) => Err(format!("the roll-up could not be checked: {error}")),
     }
 }

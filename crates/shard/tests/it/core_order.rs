@@ -89,7 +89,10 @@ fn decided(seed: u64) -> (String, Vec<bigfleet_shard::control::WorkKey>) {
         core.handle(now, Input::SessionOpened { session: session(name), cluster: cluster(name) });
     };
     let say = |core: &mut Control, name: &str, rows: Vec<Need>, at: UnixNanos| {
-        core.handle(at, Input::Rollup { session: session(name), timestamp_unix_nanos: at.0, rows: Ok(rows) });
+        core.handle(
+            at,
+            Input::Rollup { session: session(name), timestamp_unix_nanos: at.0, rows: Ok(rows.into()) },
+        );
     };
     let list = |core: &mut Control, listed: Vec<Machine>| {
         let result = Ok(listed.into_iter().map(reported).collect());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bigfleet_proto::v1alpha1::{NodeStateUpdate, shard_message::Payload};
 use bigfleet_shard::control::{Config, Control};
+use bigfleet_shard::decision_audit::Divergence;
 use bigfleet_shard::io::{
     AuditRecord, Blob, CallError, CallId, CloseReason, Input, Lane, Mutation, Output, Published, Reported,
     SessionId,
@@ -61,6 +62,9 @@ pub(crate) struct World {
     pub(crate) published: Option<Arc<Published>>,
     pub(crate) closed: Vec<(SessionId, CloseReason)>,
     pub(crate) epoch_checks: usize,
+    /// Decisions may be wrong.
+    pub(crate) faulty: bool,
+    pub(crate) divergences: Vec<Divergence>,
     /// Lifecycle calls that are not answered yet: set `hold` to collect them.
     pub(crate) hold: bool,
     pub(crate) held: Vec<(CallId, MachineId, Mutation)>,
@@ -78,9 +82,9 @@ pub(crate) fn start() -> UnixNanos {
     UnixNanos(0).after(Duration::from_secs(1_000_000))
 }
 
-/// The shard's defaults, with Reclaims at once.
+/// The shard's defaults, with Reclaims at once and an audit of every decision.
 pub(crate) fn config() -> Config {
-    let mut config = Config::default();
+    let mut config = Config { decision_audit_cycles: 1, ..Config::default() };
     config.policy.reclaim_after = Duration::ZERO;
     config
 }
@@ -112,6 +116,8 @@ impl World {
             published: None,
             closed: Vec::new(),
             epoch_checks: 0,
+            faulty: false,
+            divergences: Vec::new(),
             hold: false,
             held: Vec::new(),
             chaos: None,
@@ -155,7 +161,7 @@ impl World {
         let session = known.unwrap_or_else(|| self.connect(name));
         // So that the cycle that it causes runs at once.
         self.run(Duration::from_millis(100));
-        self.handle(Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows) });
+        self.handle(Input::Rollup { session, timestamp_unix_nanos: self.now.0, rows: Ok(rows.into()) });
         self.settle();
     }
 
@@ -294,6 +300,12 @@ impl World {
             Output::Audit(record) => self.audit.push(*record),
             Output::Publish(published) => self.published = Some(published),
             Output::CheckEpoch => self.epoch_checks += 1,
+            Output::AuditDecision(audit) => {
+                let divergence = audit.check();
+                self.divergences.extend(divergence.clone());
+                assert!(self.faulty || divergence.is_none(), "{divergence:#?}");
+                self.answer(Input::DecisionAudited { cycle: audit.cycle, result: Ok(divergence) });
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod core_audits;
 mod core_drills;
 mod core_drills_operators;
 mod core_faults;
@@ -12,12 +13,14 @@ mod core_preempt;
 mod core_properties;
 mod core_random;
 mod core_regressions;
+mod core_rollups;
 mod core_scenarios;
 mod core_table;
 mod core_traces;
 mod core_world;
 mod golden;
 mod shell_audit;
+mod shell_decision_audit;
 mod shell_drills;
 mod shell_epoch;
 mod shell_fake;

@@ -42,7 +42,7 @@ impl Shard {
 
     pub(super) fn rollup(&mut self, now: UnixNanos, cluster: &ClusterId, rows: Vec<Need>) {
         if let Some(session) = self.sessions.get(cluster) {
-            let rows = Ok(rows);
+            let rows = Ok(rows.into());
             self.core.handle(now, Input::Rollup { session: *session, timestamp_unix_nanos: now.0, rows });
         }
     }
@@ -89,6 +89,9 @@ impl Shard {
             Output::Publish(published) => {
                 self.published = Some(published);
                 None
+            }
+            Output::AuditDecision(audit) => {
+                Some(Input::DecisionAudited { cycle: audit.cycle, result: Ok(audit.check()) })
             }
             Output::Close { .. } | Output::Audit(_) | Output::CheckEpoch => None,
         }
