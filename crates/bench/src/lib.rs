@@ -1,4 +1,5 @@
-//! Measures the decision engine: generators of realistic fleets, the loop that times them, and its reports.
+//! Measures the decision engine, and providers: generators of realistic fleets, the loops that time them, and their
+//! reports.
 //!
 //! Generators use index arithmetic and no chance, so that a workload is the same on every machine, and stream what
 //! they make, so that nothing of a fleet of millions lives outside the engine. Each checks what it made against the
@@ -9,6 +10,7 @@ pub mod compare;
 pub mod instructions;
 pub mod measure;
 pub mod page;
+pub mod provider;
 pub mod realistic;
 pub mod report;
 pub mod results;

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use bigfleet_bench::measure::Effortful;
 use bigfleet_bench::page::rewritten;
+use bigfleet_bench::provider::{self, Setting, Size};
 use bigfleet_bench::results::Results;
 use bigfleet_bench::{LARGEST, Measured, instructions, measured, timing, usual};
 
@@ -42,6 +43,8 @@ enum Run {
         #[arg(long, hide = true)]
         least: bool,
     },
+    /// A provider as a program with a durable store, over real gRPC.
+    Provider(Provider),
     /// Measures everything, or what is named, and writes the numbers and the tables of the page.
     All(All),
     /// Writes the tables of the page anew, from the numbers that were measured last.
@@ -78,6 +81,27 @@ struct Files {
 }
 
 #[derive(Debug, clap::Args)]
+struct Provider {
+    /// Only this workload.
+    #[arg(long)]
+    workload: Option<String>,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Keep the numbers and write the tables of the page.
+    #[arg(long)]
+    write: bool,
+    /// The executable; without it the one beside this program.
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// A folder on the disk that is to be measured.
+    #[arg(long, default_value = "target")]
+    folder: PathBuf,
+    #[command(flatten)]
+    files: Files,
+}
+
+#[derive(Debug, clap::Args)]
 struct All {
     /// Write the files; without it only the tables are printed.
     #[arg(long)]
@@ -108,6 +132,7 @@ fn main() -> ExitCode {
                 Ok(())
             }),
         },
+        Run::Provider(options) => measure_provider(&options),
         Run::All(all) => measure_all(&all),
         Run::Page(files) => Results::read(&files.results).and_then(|results| write_page(&files, &results)),
         Run::Instructions { file, update } => {
@@ -163,6 +188,36 @@ fn alone(name: &str, json: bool, least: bool) -> Result<String> {
         bail!("{name} failed ({})", output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("{name} printed something that is no text"))
+}
+
+/// Measures a provider, one workload after the other: each starts a server of its own.
+fn measure_provider(options: &Provider) -> Result<()> {
+    let program = options.program.clone().map_or_else(provider::program_beside, Ok)?;
+    fs::create_dir_all(&options.folder)
+        .with_context(|| format!("cannot make {}", options.folder.display()))?;
+    let setting = Setting { program, folder: options.folder.clone(), size: Size::Full };
+    let names: Vec<&str> =
+        options.workload.as_deref().map_or_else(|| provider::names().collect(), |name| vec![name]);
+    let mut results = Results::read(&options.files.results)?;
+    for name in names {
+        let report = provider::measured(name, &setting)?;
+        let row = serde_json::to_value(&report).context("cannot print the report")?;
+        if options.json {
+            println!("{row}");
+        } else {
+            println!("{name} on {} at {}", report.place.cpu, report.place.commit);
+            for (name, value) in report.lines()? {
+                println!("  {name:<22} {value}");
+            }
+        }
+        results.put(row)?;
+    }
+    if options.write {
+        let file = &options.files.results;
+        fs::write(file, results.text()).with_context(|| format!("cannot write {}", file.display()))?;
+        write_page(&options.files, &results)?;
+    }
+    Ok(())
 }
 
 /// Measures one row after the other. One that fails keeps its last numbers, and the others are still measured.

@@ -1,6 +1,8 @@
 //! The tables of `docs/benchmarks.md`, written from the rows that were measured. Everything else on the page is left as
 //! it is: a table stands between a line `<!-- bench: NAME -->` and the next line `<!-- bench: end -->`.
 
+mod provider;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -119,7 +121,7 @@ pub fn rewritten(page: &str, results: &Results) -> Result<String> {
     let row = |row: &serde_json::Value| {
         Row::deserialize(row).with_context(|| format!("the row of {} cannot be used", row["workload"]))
     };
-    let rows = results.rows().map(row).collect::<Result<Vec<_>>>()?;
+    let rows = results.rows().filter(|row| !provider::is_ours(row)).map(row).collect::<Result<Vec<_>>>()?;
     let mut tables = BTreeMap::from([
         ("machine", machine(&rows)),
         ("fleets", fleets(&rows)),
@@ -128,6 +130,7 @@ pub fn rewritten(page: &str, results: &Results) -> Result<String> {
         ("published", published(&rows)),
         ("parts", parts(&rows)),
     ]);
+    tables.extend(provider::tables(results.rows().filter(|row| provider::is_ours(row)))?);
     let mut text = String::with_capacity(page.len());
     let mut lines = page.lines();
     while let Some(line) = lines.next() {

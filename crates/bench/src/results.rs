@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{LARGEST, usual};
+use crate::{LARGEST, provider, usual};
 
 /// Rows by workload, in the order in which they run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,7 +48,8 @@ impl Results {
             Some((_, old)) => *old = row,
             None => self.0.push((name, row)),
         }
-        let place = |name: &str| usual().chain([LARGEST]).position(|known| known == name);
+        let place =
+            |name: &str| usual().chain([LARGEST]).chain(provider::names()).position(|known| known == name);
         self.0.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
         Ok(())
     }

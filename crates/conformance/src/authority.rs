@@ -2,6 +2,9 @@
 //! shard id that it speaks as.
 
 use std::fmt;
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -96,7 +99,7 @@ impl Authority {
         std::fs::create_dir_all(&dir).map_err(io(&dir))?;
         let write = |name: &str, text: &str| {
             let path = dir.join(name);
-            std::fs::write(&path, text).map_err(io(&path))?;
+            write_private(&path, text).map_err(io(&path))?;
             Ok::<_, AuthorityError>(path)
         };
         Ok(Files {
@@ -105,4 +108,12 @@ impl Authority {
             ca: write("ca.crt", &self.certificate)?,
         })
     }
+}
+
+/// Keys are for their owner alone, those of a test too.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // A run before this one may have left the file with other permissions.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
 }

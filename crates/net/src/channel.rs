@@ -88,6 +88,8 @@ pub fn connect_lazy(addr: &str, options: &Options) -> Result<Channel, Error> {
         .http2_keep_alive_interval(options.keep_alive_interval)
         .keep_alive_timeout(options.keep_alive_timeout)
         .keep_alive_while_idle(true)
+        .initial_stream_window_size(limits::WINDOW_BYTES)
+        .initial_connection_window_size(limits::WINDOW_BYTES)
         .tcp_nodelay(true);
     let Some(tls) = options.tls.clone() else { return Ok(endpoint.connect_lazy()) };
     let name = ServerName::try_from(parsed.host().to_owned())

@@ -9,6 +9,7 @@ mod socket;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -19,7 +20,7 @@ use tonic::service::Routes;
 use crate::limits;
 use crate::listen::Listener;
 use crate::tls::Tls;
-use accept::accept;
+use accept::{Room, accept};
 
 pub use socket::Connection;
 
@@ -50,6 +51,9 @@ pub struct Server {
     routes: Routes,
     keep_alive: (Duration, Duration),
     tls: Option<Tls>,
+    connections: usize,
+    refused: Counter,
+    age: Duration,
 }
 
 impl Server {
@@ -61,6 +65,9 @@ impl Server {
             routes: Routes::default(),
             keep_alive: (limits::KEEP_ALIVE_INTERVAL, limits::KEEP_ALIVE_TIMEOUT),
             tls: None,
+            connections: limits::CONNECTIONS,
+            refused: Counter::default(),
+            age: jittered(limits::CONNECTION_AGE),
         }
     }
 
@@ -91,6 +98,21 @@ impl Server {
         self
     }
 
+    /// Replaces the limit of connections at one time; what is above is closed at once and counted in `refused`.
+    #[must_use]
+    pub fn connections(mut self, limit: usize, refused: Counter) -> Self {
+        self.connections = limit;
+        self.refused = refused;
+        self
+    }
+
+    /// Replaces the age at which a connection under TLS is asked to end.
+    #[must_use]
+    pub fn connection_age(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
+
     /// Where the server is reached from this machine.
     #[must_use]
     pub fn dial_addr(&self) -> std::net::SocketAddr {
@@ -103,15 +125,24 @@ impl Server {
     /// # Errors
     /// When the transport fails before `stop`.
     pub async fn serve(self, stop: CancellationToken, grace: Duration) -> Result<Stopped, Error> {
-        let Self { listener, routes, keep_alive: (interval, timeout), tls } = self;
+        let Self { listener, routes, keep_alive: (interval, timeout), tls, connections, refused, age } = self;
         let addr = listener.local_addr();
         let cut = CancellationToken::new();
         let _cut_on_drop = cut.clone().drop_guard();
-        let serving = tonic::transport::Server::builder()
+        let mut server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(interval))
             .http2_keepalive_timeout(Some(timeout))
-            .add_routes(routes)
-            .serve_with_incoming_shutdown(accept(listener, tls, cut.clone()), stop.clone().cancelled_owned());
+            .max_concurrent_streams(limits::STREAMS)
+            .http2_max_header_list_size(limits::HEADER_BYTES)
+            .http2_max_pending_accept_reset_streams(Some(limits::RESET_STREAMS));
+        if tls.is_some() {
+            // A polite end: no new calls. Whoever then stays is cut.
+            server = server.max_connection_age(age);
+        }
+        let oldest = age.saturating_add(limits::CONNECTION_AGE_GRACE);
+        let incoming = accept(listener, tls, Room::new(connections, refused), oldest, cut.clone());
+        let serving =
+            server.add_routes(routes).serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
             result = &mut serving => {
@@ -126,4 +157,12 @@ impl Server {
         }
         Ok(Stopped::Cut)
     }
+}
+
+/// A time within a fifth of `time`, so that servers which started together do not send their peers away together.
+fn jittered(time: Duration) -> Duration {
+    let fifth = time / 5;
+    let span = u64::try_from(fifth.as_millis()).unwrap_or(u64::MAX).saturating_mul(2).max(1);
+    let chance = crate::ids::random_u64().unwrap_or(0) % span;
+    time.saturating_sub(fifth).saturating_add(Duration::from_millis(chance))
 }

@@ -6,8 +6,8 @@
 //! * [`channel`]: lazily connected client channels.
 //! * [`tls`]: certificates for both, and who stands behind them.
 //! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
-//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`]: delays, message sizes, histogram families, random
-//!   ids, the process's clock.
+//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`], [`seldom`]: delays, message sizes, histogram families,
+//!   random ids, the process's clock, lines of the log that peers cause.
 //!
 //! Nothing here decides anything about machines or demand.
 
@@ -20,4 +20,5 @@ pub mod ids;
 pub mod limits;
 pub mod listen;
 pub mod metrics;
+pub mod seldom;
 pub mod tls;

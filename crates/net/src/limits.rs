@@ -22,6 +22,24 @@ pub const PROVIDER_REQUEST_BYTES: usize = 8 * MIB;
 /// Needs in one roll-up.
 pub const ROLLUP_NEEDS: usize = 250_000;
 
+/// Connections of a server at one time, where it sets no limit of its own.
+pub const CONNECTIONS: usize = 10_000;
+/// Connections of a provider at one time.
+pub const PROVIDER_CONNECTIONS: usize = 500;
+/// Calls at one time on one connection; further ones wait at the caller.
+pub const STREAMS: u32 = 64;
+/// Header list of one call, in bytes.
+pub const HEADER_BYTES: u32 = 16 * 1024;
+/// Calls that a peer may open and reset before they are looked at.
+pub const RESET_STREAMS: usize = 20;
+/// Flow-control window of a channel, in bytes: what a server may send before the reader took any of it. One List has
+/// more than a hundred MB, and a window is filled once per round trip.
+pub const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+/// How old a connection under TLS may become, give or take a fifth: no peer stays for ever on a certificate of old.
+pub const CONNECTION_AGE: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long calls may go on on a connection that is too old.
+pub const CONNECTION_AGE_GRACE: Duration = Duration::from_secs(60);
+
 /// How long a connection may be silent before a ping is sent.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a ping may stay unanswered before the connection is given up.

@@ -71,6 +71,11 @@ pub trait Faults: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether answers are changed now; while they are not, lists are sent as they are stored.
+    fn alters(&self) -> bool {
+        true
+    }
+
     /// Changes a machine on its way into any answer.
     fn machine(&self, machine: &mut pb::Machine) {
         let _ = machine;
@@ -91,4 +96,8 @@ pub trait Faults: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFaults;
 
-impl Faults for NoFaults {}
+impl Faults for NoFaults {
+    fn alters(&self) -> bool {
+        false
+    }
+}

@@ -31,10 +31,22 @@ pub struct Program {
 }
 
 impl Program {
-    /// A command line, split at blanks; `None` when there is nothing in it.
-    #[must_use]
-    pub fn split(line: &str) -> Option<Self> {
-        Self::of(line.split_whitespace().map(str::to_owned))
+    /// A command line as people type it: words end at blanks, quotes and backslashes keep blanks in a word, as in a
+    /// shell. Nothing else of a shell is done: no variables, no patterns, no pipes. `None` when there is nothing in it.
+    ///
+    /// # Errors
+    /// A quote that is not closed, or a backslash with nothing after it.
+    pub fn split(line: &str) -> Result<Option<Self>, Unbalanced> {
+        match shlex::split(line) {
+            Some(words) => Ok(Self::of(words)),
+            // What is before the place where it goes wrong is a whole command line, nothing longer is.
+            None => {
+                let starts = line.char_indices().rev();
+                let mut whole = starts.filter(|(at, _)| shlex::split(&line[..*at]).is_some());
+                let (at, found) = whole.next().unwrap_or((0, '"'));
+                Err(Unbalanced { position: line[..at].chars().count() + 1, found })
+            }
+        }
     }
 
     /// A program followed by its arguments; `None` without a program.
@@ -43,6 +55,18 @@ impl Program {
         let program = words.next().filter(|program| !program.is_empty())?.into();
         Some(Self { program, args: words.collect() })
     }
+}
+
+/// A command line that ends in the middle of a word.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the {found} at character {position} has no end; close it, or put a backslash before it to mean the character itself"
+)]
+pub struct Unbalanced {
+    /// Which character it is, from 1.
+    pub position: usize,
+    /// A quote, or a backslash that ends the line.
+    pub found: char,
 }
 
 /// What one run is given.
@@ -198,6 +222,47 @@ impl Drop for Group {
             && let Err(error) = kill_process_group(leader, Signal::KILL)
         {
             tracing::warn!(%error, "cannot kill the process group of a program");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        let Program { program, args } = Program::split(line).unwrap().unwrap();
+        [program.display().to_string()].into_iter().chain(args).collect()
+    }
+
+    #[test]
+    fn a_command_line_keeps_blanks_in_quotes() {
+        for (line, expected) in [
+            ("run --fast  now", &["run", "--fast", "now"][..]),
+            ("sh -c 'echo  $HOME | cat'", &["sh", "-c", "echo  $HOME | cat"]),
+            (
+                r#"run "two words" it\'s a\ b "a \"b\"" '' *"#,
+                &["run", "two words", "it's", "a b", "a \"b\"", "", "*"],
+            ),
+            ("\"/opt/my tools/run\"", &["/opt/my tools/run"]),
+        ] {
+            assert_eq!(words(line), expected, "{line}");
+        }
+        assert_eq!(Program::split("  "), Ok(None));
+        assert_eq!(Program::split("''"), Ok(None));
+    }
+
+    #[test]
+    fn an_open_quote_is_named_with_its_place() {
+        for (line, position, found) in [
+            ("run 'two words", 5, '\''),
+            ("run \"a b\" it's", 13, '\''),
+            ("\u{e4}\u{e4} \"x", 4, '"'),
+            ("run \"a 'b", 5, '"'),
+            ("run a\\", 6, '\\'),
+            ("'", 1, '\''),
+        ] {
+            assert_eq!(Program::split(line), Err(Unbalanced { position, found }), "{line}");
         }
     }
 }

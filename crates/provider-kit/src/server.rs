@@ -4,6 +4,7 @@ pub mod desk;
 mod gates;
 mod handle;
 mod journal;
+mod listing;
 mod metrics;
 mod policy;
 mod reconcile;
@@ -33,7 +34,7 @@ use crate::faults::Faults;
 use crate::instance::Invalid;
 use crate::kind::Kind;
 use crate::store::{self, Store};
-use crate::table::{Ack, Call, Checks, Table, Unreadable, Work};
+use crate::table::{Ack, Call, Checks, Refusal, Table, Unreadable, Work};
 use gates::Gates;
 use journal::Journal;
 use metrics::Metrics;
@@ -100,6 +101,10 @@ pub struct Options {
     /// Answer a call only when its work has ended, so that each call lands in its stable state. For tests only:
     /// callers must never depend on it. Default false.
     pub settle_before_ack: bool,
+    /// Whether a shard's call is fenced by its newest epoch on any machine, not only on the same one. It closes the gap
+    /// that a superseded process has on machines which its successor has not touched yet, but is not what every suite
+    /// expects. Default false.
+    pub strict_epoch: bool,
     /// Whether the server tells its schema to whoever asks (gRPC reflection); default false.
     pub reflection: bool,
     /// TLS on the calls: every caller must then be who it says it is. Default plaintext, which anybody may call.
@@ -125,6 +130,7 @@ impl Default for Options {
             reconcile_interval: Some(Duration::from_secs(60)),
             reconcile_timeout: Duration::from_secs(30),
             settle_before_ack: false,
+            strict_epoch: false,
             reflection: false,
             tls: None,
             admin_socket: None,
@@ -184,6 +190,7 @@ pub(crate) struct Shared {
     faults: Arc<dyn Faults>,
     options: Options,
     metrics: Metrics,
+    security: metrics::Security,
     tasks: TaskTracker,
     policy: policy::Policy,
     turns: turns::Turns,
@@ -220,7 +227,7 @@ impl Provider {
         mut store: Box<dyn Store>,
         registry: &mut Registry,
     ) -> Result<Self, StartError> {
-        let mut table = Table::new(options.operation_prefix.clone());
+        let mut table = Table::new(options.operation_prefix.clone()).strict_epoch(options.strict_epoch);
         table.switch = options.switch();
         for change in store.load()? {
             let change = table.read_back(change);
@@ -229,7 +236,8 @@ impl Provider {
         table.audit()?;
         let interrupted = table.interrupted();
         let metrics = Metrics::register(registry, &options.name);
-        let policy = policy::Policy::new(options.tls.is_some());
+        let security = metrics::Security::register(registry);
+        let policy = policy::Policy::new(options.tls.is_some(), security.rejected.clone());
         let shared = Shared {
             journal: Journal::start(table, store).map_err(StartError::Thread)?,
             gates: Arc::new(Gates::default()),
@@ -237,6 +245,7 @@ impl Provider {
             faults,
             options,
             metrics,
+            security,
             tasks: TaskTracker::new(),
             policy,
             turns: turns::Turns::default(),
@@ -293,6 +302,9 @@ impl Provider {
         // Under the gate, so that whoever fails the machine next finds the work to stop.
         let work = plan.work.map(|work| (self.register(&work), work));
         drop(gate);
+        if matches!(plan.answer, Err(Refusal::Fenced { .. } | Refusal::Superseded { .. })) {
+            shared.security.fenced();
+        }
         let mut ack = plan.answer?;
         if let Some((cancel, work)) = work {
             if shared.options.settle_before_ack {
@@ -330,7 +342,13 @@ impl Provider {
     /// All machines in id order, likewise.
     #[must_use]
     pub fn machines(&self) -> Vec<Arc<pb::Machine>> {
-        self.shared.journal.read().records().map(|(_, record)| Arc::clone(record.machine())).collect()
+        self.shared.journal.read().records().map(|(_, record)| record.machine()).collect()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.journal.read().count()
     }
 
     /// The revision that a List would answer with.

@@ -9,6 +9,7 @@ mod broken;
 mod change;
 mod cursor;
 mod describe;
+mod encoded;
 mod fence;
 mod list;
 mod plan;
@@ -25,6 +26,7 @@ use crate::defects::{Defect, Switch};
 use crate::kind::Kind;
 
 pub use change::{Change, Mark, StoredMachine, StoredOperation};
+pub use encoded::Encoded;
 pub use fence::MAX_GHOSTS;
 pub use list::Page;
 pub use plan::{Ack, Binding, Call, Checks, Command, Failure, Outcome, Plan, Refusal, Token, Work};
@@ -42,9 +44,14 @@ pub struct Unreadable {
 }
 
 /// What a revision stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Touched {
-    Changed(MachineId),
+    /// The machine as it is in its record, so that lists need not look it up.
+    Changed {
+        id: MachineId,
+        state: MachineState,
+        machine: Encoded,
+    },
     Removed(String),
 }
 
@@ -64,6 +71,7 @@ pub struct Table {
     /// The highest operation number given to a plan.
     operations: u64,
     prefix: String,
+    strict_epoch: bool,
     /// Tells cursors of this table from those of others; 0 until it has one.
     identity: u64,
     /// What is broken on purpose.
@@ -86,10 +94,18 @@ impl Table {
             planned: 0,
             operations: 0,
             prefix: prefix.into(),
+            strict_epoch: false,
             identity: 0,
             switch: Switch::default(),
             latest_metadata: BTreeMap::new(),
         }
+    }
+
+    /// Fences a shard by its newest epoch on any machine, too.
+    #[must_use]
+    pub fn strict_epoch(mut self, strict: bool) -> Self {
+        self.strict_epoch = strict;
+        self
     }
 
     /// Makes a change true, whether just stored or read back at a start.
@@ -111,7 +127,7 @@ impl Table {
             self.bury(removed, revision);
         }
         if let Some((id, record)) = record {
-            let at = record.revision;
+            let (at, state, machine) = (record.revision, record.state, record.encoded());
             if let Some(old) = self.tombstones.remove(id.as_str()) {
                 self.revisions.remove(&old);
             }
@@ -119,7 +135,7 @@ impl Table {
                 self.revisions.remove(&old.revision);
             }
             self.marks.adopt(id.as_str());
-            self.revisions.insert(at, Touched::Changed(id));
+            self.revisions.insert(at, Touched::Changed { id, state, machine });
         }
         if identity != 0 {
             self.identity = identity;
@@ -156,7 +172,7 @@ impl Table {
             ..Change::default()
         };
         let touched = self.revisions.iter().filter_map(|(revision, touched)| match touched {
-            Touched::Changed(id) => {
+            Touched::Changed { id, .. } => {
                 let machine = self.records.get(id)?.store();
                 Some(Change { machine: Some(machine), revision: *revision, ..Change::default() })
             }
@@ -171,7 +187,7 @@ impl Table {
     /// One machine as callers see it.
     #[must_use]
     pub fn machine(&self, id: &str) -> Option<Arc<pb::Machine>> {
-        self.records.get(id).map(|record| Arc::clone(&record.machine))
+        self.records.get(id).map(Record::machine)
     }
 
     /// One machine with the kit's own notes.
@@ -183,6 +199,12 @@ impl Table {
     /// All machines in id order.
     pub fn records(&self) -> impl Iterator<Item = (&MachineId, &Record)> {
         self.records.iter()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.records.len()
     }
 
     /// The highest revision that readers may see.
@@ -252,7 +274,7 @@ impl Work {
             kind,
             operation_id: record.operation(kind).unwrap_or_default().to_owned(),
             machine_id: id.clone(),
-            machine: Arc::clone(&record.machine),
+            machine: record.machine(),
             grace_seconds: record.grace_seconds,
         })
     }

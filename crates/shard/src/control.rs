@@ -25,6 +25,7 @@ mod ledger;
 mod notes;
 mod notify;
 mod observe;
+mod open;
 mod outcome;
 mod rails;
 mod reconcile;
@@ -77,6 +78,8 @@ pub struct Control {
     fence: breaker::Fence,
     rails: rails::Rails,
     audits: audits::Audits,
+    /// Of the last decision.
+    open: open::Open,
     ledger: ledger::Ledger,
     hints: hints::Hints,
     seldom: schedule::Seldom,
@@ -121,6 +124,7 @@ impl Control {
             fence: breaker::Fence::default(),
             rails: rails::Rails::default(),
             audits: audits::Audits::default(),
+            open: open::Open::default(),
             ledger: ledger::Ledger::default(),
             hints: hints::Hints::default(),
             seldom: schedule::Seldom::default(),

@@ -114,8 +114,8 @@ fn frames(
         // A reader counts until its last frame is on its way.
         let _reading = &permit;
         let verdict = &published.decisions.verdicts[i];
-        let age = published.unmet_age.get(i).copied().unwrap_or(0);
-        let row = view(verdict, age, published.notes.get(&i));
+        let age = published.unmet_age.get(&verdict.key).copied().unwrap_or(0);
+        let row = view(verdict, age, published.notes.get(&verdict.key));
         Frame::Need(match gang.and_then(|gang| verdict.gangs.get(gang)) {
             None => row,
             Some(gang) => gang_view(row, &gang),

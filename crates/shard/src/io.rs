@@ -8,7 +8,7 @@ use bigfleet_engine::Decisions;
 use bigfleet_proto::gate::machine;
 pub use bigfleet_proto::gate::rollup::{Change, Ingest};
 use bigfleet_proto::v1alpha1::ShardMessage;
-use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, Resources, UnixNanos};
+use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, NeedKey, Resources, UnixNanos};
 
 use crate::decision_audit::{DecisionAudit, Divergence};
 
@@ -306,10 +306,10 @@ pub struct Published {
     pub computed_at: UnixNanos,
     /// The engine's answer.
     pub decisions: Decisions,
-    /// For each verdict, how many cycle intervals it has been unmet.
-    pub unmet_age: Vec<u32>,
-    /// What keeps decided machines from coming, by the verdict's place.
-    pub notes: BTreeMap<usize, Note>,
+    /// For how many cycle intervals Needs have been unmet; none that is met.
+    pub unmet_age: Arc<BTreeMap<NeedKey, u32>>,
+    /// What keeps decided machines from coming, by the Need's key.
+    pub notes: BTreeMap<NeedKey, Note>,
 }
 
 /// Why machines that were decided for a Need are not coming.

@@ -12,6 +12,9 @@ pub(crate) enum Bench {
     /// Decisions of the engine on realistic fleets, the published workloads beside their recorded numbers, and pending
     /// pods from request to decision.
     Engine(Engine),
+    /// A provider as a program with a durable store, over real gRPC: mutations, Create and Get under 64 callers, List of
+    /// up to 500 K machines, start with 500 K machines.
+    Provider(Provider),
     /// Every row, one after the other; writes the numbers to `crates/bench/results.jsonl` and the tables of
     /// `docs/benchmarks.md`.
     All(All),
@@ -42,6 +45,20 @@ pub(crate) struct Engine {
     json: bool,
 }
 
+/// Which of the provider's workloads, and whether to keep the numbers.
+#[derive(Debug, Args)]
+pub(crate) struct Provider {
+    /// Only this workload.
+    #[arg(long)]
+    workload: Option<String>,
+    /// One JSON object a workload and line.
+    #[arg(long)]
+    json: bool,
+    /// Write the numbers and the page.
+    #[arg(long)]
+    write: bool,
+}
+
 /// Which rows, and whether to keep them.
 #[derive(Debug, Args)]
 pub(crate) struct All {
@@ -58,6 +75,19 @@ pub(crate) struct All {
 
 /// Builds the benchmark and runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
+    if matches!(bench, Bench::Provider(_)) {
+        // The program that is measured stands beside the one that measures.
+        workspace::run(&mut cargo([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "-p",
+            "bigfleet",
+            "--bin",
+            "bigfleet",
+        ]))?;
+    }
     let mut command = cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--"]);
     match bench {
         Bench::Engine(engine) => {
@@ -69,6 +99,13 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
             }
             command.args(engine.incremental.then_some("--incremental"));
             command.args(engine.json.then_some("--json"));
+        }
+        Bench::Provider(provider) => {
+            command.arg("provider");
+            if let Some(name) = &provider.workload {
+                command.args(["--workload", name]);
+            }
+            command.args(provider.json.then_some("--json")).args(provider.write.then_some("--write"));
         }
         Bench::All(all) => {
             command.arg("all").args(all.write.then_some("--write")).args(all.with_5m.then_some("--with-5m"));

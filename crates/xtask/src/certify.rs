@@ -90,7 +90,10 @@ fn build_template(bigfleet: &Path, target: &Path, folder: &Path) -> Result<PathB
     workspace::run(&mut new)?;
     // The versions that were tested, without asking a registry.
     std::fs::copy(workspace::root().join("Cargo.lock"), made.join("Cargo.lock"))?;
-    workspace::run(cargo(["build", "--offline"]).current_dir(&made).env("CARGO_TARGET_DIR", target))?;
+    // With the workspace's profile, so that what both need is built once.
+    let profile = ["profile.dev.debug='line-tables-only'", "profile.dev.package.'*'.debug=false"];
+    let mut build = cargo(["build", "--offline", "--config", profile[0], "--config", profile[1]]);
+    workspace::run(build.current_dir(&made).env("CARGO_TARGET_DIR", target))?;
     Ok(target.join("debug/bigfleet-provider-certified"))
 }
 

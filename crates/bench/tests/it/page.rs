@@ -7,7 +7,17 @@ use bigfleet_bench::page::rewritten;
 use bigfleet_bench::results::Results;
 use serde_json::{Value, json};
 
-const TABLES: [&str; 6] = ["machine", "fleets", "incremental", "phases", "published", "parts"];
+const TABLES: [&str; 9] = [
+    "machine",
+    "fleets",
+    "incremental",
+    "phases",
+    "published",
+    "parts",
+    "provider-calls",
+    "provider-lists",
+    "provider-start",
+];
 
 /// A page with all tables, each with something stale in it.
 fn page() -> String {
@@ -123,6 +133,35 @@ fn results_keep_their_order_and_the_newest_of_each_row() {
     let error = |text: &str| format!("{:#}", Results::parse(text).unwrap_err());
     assert!(error("{}").contains("line 1: a row has no \"workload\""), "{}", error("{}"));
     assert!(error("{\"workload\": \"5k\"}\n{").contains("line 2 is no JSON"));
+}
+
+#[test]
+fn the_provider_has_tables_of_its_own() {
+    let call = json!({
+        "workload": "provider-create", "machines": 64_000, "callers": 64, "calls": 64_000, "seconds": 12.5,
+        "per_second": 5120.4, "cpu_us_per_call": 151.25, "p50_ms": 11.25, "p99_ms": 40.5, "fsync_ms": 1.5,
+        "peak_rss_bytes": 100_000_000, "cpu": "A processor", "cores": 2, "kernel": "6.1", "commit": "abc", "load": 0.25,
+    });
+    let list = json!({
+        "workload": "provider-list-10k", "machines": 10_000, "callers": 1, "calls": 50, "seconds": 2.0, "per_second": 25.0,
+        "cpu_us_per_call": 35_000.0, "p50_ms": 40.0, "p99_ms": 45.0, "bytes": 4_500_000, "first_byte_ms": 2.5,
+        "peak_rss_bytes": 80_000_000, "cpu": "A processor", "cores": 2, "kernel": "6.1", "commit": "abc",
+    });
+    let mut start = list.clone();
+    start["workload"] = "provider-start-500k".into();
+    start["callers"] = 0.into();
+    start["bytes"] = Value::Null;
+    start["log_bytes"] = 250_000_000.into();
+    start["target_ms"] = json!(2000.0);
+    let text = rewritten(&page(), &results(&[row("5k"), call, list, start])).unwrap();
+    for line in [
+        "| provider-create | 64,000 | 64 | 64,000 | 5120 | 151 \u{b5}s | 11.2 ms | 40.5 ms | 1.50 ms |",
+        "| provider-list-10k | 10,000 | 4.50 MB | 35.0 ms | 2.50 ms | 40.0 ms | 80 MB |",
+        "| provider-start-500k | 10,000 | 250 MB | 40.0 ms, 45.0 ms | 2000 ms, met | 35.0 ms | 80 MB | A processor, 2 cores, Linux 6.1; \
+         commit abc; load - |",
+    ] {
+        assert_eq!(text.matches(line).count(), 1, "{line} in {text}");
+    }
 }
 
 /// The committed page shows the committed numbers; nobody wrote into its tables by hand.

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bigfleet_net::listen::Listener;
-use bigfleet_net::tls::{Files, Tls};
+use bigfleet_net::tls::{Files, Guards, Tls};
 use bigfleet_net::{admin, listen};
+use bigfleet_provider_kit::program::Program as LocalProgram;
 use bigfleet_provider_kit::{Backend, FileStore, Handle, MemStore, Options, Provider, Store, Timeouts};
 use clap::{ArgMatches, Command};
 
@@ -63,6 +64,7 @@ struct Common {
     state: Option<PathBuf>,
     admin_socket: Option<PathBuf>,
     tls: Option<Tls>,
+    strict_epoch: bool,
 }
 
 impl Common {
@@ -77,7 +79,8 @@ impl Common {
             seed_count: u64::try_from(values.count("seed-count")).unwrap_or(u64::MAX),
             state: values.path("state"),
             admin_socket: admin_socket(values),
-            tls: tls(values)?,
+            tls: tls(values, &label(values, name))?,
+            strict_epoch: values.switch("strict-epoch"),
         })
     }
 
@@ -91,6 +94,7 @@ impl Common {
         kit.name = self.name.to_owned();
         kit.metrics_addr = self.metrics_addr.clone();
         kit.reflection = self.reflection;
+        kit.strict_epoch = self.strict_epoch;
         kit.tls.clone_from(&self.tls);
         kit.admin_socket.clone_from(&self.admin_socket);
         kit.timeouts = self.timeouts();
@@ -102,11 +106,13 @@ impl Common {
     }
 }
 
-/// TLS as the three flags ask for it.
-fn tls(values: &Values) -> Result<Option<Tls>, Failure> {
+/// TLS as its flags ask for it; `name` stands for `{id}` in their paths.
+fn tls(values: &Values, name: &str) -> Result<Option<Tls>, Failure> {
     let files = Files::from_flags(values.path("tls-cert"), values.path("tls-key"), values.path("tls-ca"));
     let refuse = |error: bigfleet_net::tls::Error| Failure::Usage(error.to_string());
-    files.map_err(refuse)?.map(Tls::load).transpose().map_err(refuse)
+    let files = files.map_err(refuse)?.map(|files| files.of_id(name));
+    let guards = Guards { crl: values.path("tls-crl"), denylist: values.path("identity-denylist") };
+    Tls::from_flags(files, guards, values.switch("require-tls")).map_err(refuse)
 }
 
 /// What hosts call their provider, if the flags say.
@@ -134,6 +140,12 @@ fn admin_socket(values: &Values) -> Option<PathBuf> {
         }
         fits.then_some(path)
     })
+}
+
+/// A command line of a flag; `None` when the flag is not set.
+fn command_line(values: &Values, flag: &str) -> Result<Option<LocalProgram>, Failure> {
+    let line = values.text(flag);
+    LocalProgram::split(line).map_err(|error| Failure::Usage(format!("--{flag} {line:?}: {error}")))
 }
 
 /// Serves a back end until a signal.

@@ -10,5 +10,6 @@ mod peers;
 mod process;
 mod programs;
 mod provider;
+mod provider_bench;
 mod provider_kill9;
 mod simulate;

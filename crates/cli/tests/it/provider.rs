@@ -186,9 +186,11 @@ async fn whole_life(client: &mut Client, id: &str, cluster: &str) {
 
 async fn example(script: &str, interpreter: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let machines = folder.path().join("machines");
+    // A blank in an argument, as paths may have.
+    let machines = folder.path().join("my machines");
     let script = root().join("examples/providers").join(script);
-    let command = format!("--command=env MACHINES={} {interpreter} {}", machines.display(), script.display());
+    let command =
+        format!("--command=env 'MACHINES={}' {interpreter} {}", machines.display(), script.display());
     let state = format!("--state={}", folder.path().join("state").display());
     let args = [
         "--addr=127.0.0.1:0",
@@ -276,6 +278,16 @@ async fn baremetal_pretends_for_those_who_certify_it() {
     for (args, words) in [
         (&["provider", "baremetal"][..], "--inventory: is missing"),
         (&["provider", "exec"], "--command: is missing"),
+        (
+            &["provider", "exec", "--command=sh 'run it"],
+            "--command \"sh 'run it\": the ' at character 4 has no end",
+        ),
+        (
+            &["provider", "fakecloud", "--boot-command=sh \"x"],
+            "--boot-command \"sh \\\"x\": the \" at character 4 has no end",
+        ),
+        (&["provider", "fakecloud", "--require-tls"], "--require-tls: there is no TLS"),
+        (&["provider", "fakecloud", "--tls-crl=x"], "--tls-crl: there is no TLS"),
         (&["provider", "baremetal", "--use-fake-backend", "--inventory=x"], "exclude each other"),
         (&["provider", "baremetal", "--inventory=/nowhere.yaml"], "/nowhere.yaml: No such file"),
     ] {

@@ -15,8 +15,8 @@ use tonic_health::pb::health_client::HealthClient;
 use super::durability::bound_over_restart;
 use super::metadata::hostile;
 use crate::behaviour::{Behaviour, behaviours};
-use crate::check::{Check, Stop, answers, ensure, equal, fenced, ok, operation, refused};
-use crate::context::{CLUSTER, Context, Kind, Token, metadata, token};
+use crate::check::{Check, Stop, answers, code, ensure, equal, fenced, ok, operation, refused};
+use crate::context::{CLUSTER, Context, Kind, Token, map, metadata, token};
 
 pub(super) const TABLE: &[Behaviour] = behaviours![Ours, Core:
     "N101" [Core] => negative_grace;
@@ -52,6 +52,9 @@ pub(super) const TABLE: &[Behaviour] = behaviours![Ours, Core:
     "N111" [Core] => health;
         "The gRPC health service says SERVING for the provider's service."
         "Serve grpc.health.v1 on the same port."
+    "N114" [Core] => large_lists_arrive;
+        "A List of more than 4 MiB, the usual limit of a gRPC message, arrives whole."
+        "Raise the largest message that your server sends; shards take a List of up to 1 GiB."
     "N308" [Core] => only_the_named_shard;
         "Under TLS a call without a shard id, or with another one than its certificate names, is refused."
         "Compare shard_id with the caller's identity before anything else; the zero token is for plaintext."
@@ -192,6 +195,26 @@ async fn health(c: &Context) -> Check {
     let answer = HealthClient::new(c.channel()?).check(HealthCheckRequest { service }).await;
     let status = ok("health check", answer)?.into_inner().status();
     equal("health of the service", &status, &ServingStatus::Serving)
+}
+
+async fn large_lists_arrive(c: &Context) -> Check {
+    let mut bound = Vec::new();
+    for (id, letter) in c.idles(5).await?.into_iter().zip(["a", "b", "c", "d", "e"]) {
+        let large = map(&[("conformance/large", &letter.repeat(1 << 20))]);
+        let answer = c.configure_as(&id, CLUSTER, &large, b"#\n", &Token::default()).await;
+        if matches!(code(&answer), Code::InvalidArgument | Code::ResourceExhausted) {
+            return Err(Stop::NotApplicable("shard_metadata of 1 MiB are refused".into()));
+        }
+        ok("Configure with shard_metadata of 1 MiB", answer)?;
+        c.reach(&id, S::Configured).await?;
+        bound.push((id, large));
+    }
+    let listed = c.listed(&[S::Configured]).await?;
+    for (id, large) in bound {
+        let whole = listed.iter().any(|m| m.id == id && m.shard_metadata == large);
+        ensure(whole, || format!("the List lacks {id}, or a part of its shard_metadata"))?;
+    }
+    Ok(())
 }
 
 async fn only_the_named_shard(c: &Context) -> Check {

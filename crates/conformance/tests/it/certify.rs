@@ -1,6 +1,7 @@
 //! Our own providers are certified, and what could not be looked at never is.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use bigfleet_conformance::{
@@ -30,6 +31,7 @@ async fn fakecloud_is_certified() {
     assert_eq!(report.probes.since_revision, Some(true));
     assert_eq!(report.probes.asynchronous, Some(true));
     assert!(report.left_behind.is_empty(), "{:?}", report.left_behind);
+    assert!(holds(&report, "N114"), "{}", report.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,6 +60,9 @@ async fn fakecloud_is_certified_under_tls_where_the_zero_token_is_refused() {
     let report = judged(Double { tls, ..Double::default() }, &options).await;
     assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());
     assert!(report.tls);
+    let key = folder.path().join("leaf-0/tls.key");
+    let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a minted key is for its owner alone");
     let b308 = report.findings.iter().find(|f| f.id == "B308").unwrap();
     assert!(matches!(b308.outcome, Outcome::NotApplicable(_)), "{b308:?}");
     assert!(holds(&report, "N308"), "{}", report.text());

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::tls::Peer;
@@ -35,17 +36,28 @@ pub(super) struct Socket {
     connection: Connection,
     cut: CancellationToken,
     cut_wait: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Whoever watches the connection ends with it.
+    _closed: DropGuard,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Socket {
-    pub(super) fn new(transport: Transport, peer: Option<Peer>, cut: CancellationToken) -> Self {
+    /// `cut` is the connection's own: it ends the connection from outside, and is cancelled when the connection has
+    /// ended. `place` is free again then.
+    pub(super) fn new(
+        transport: Transport,
+        peer: Option<Peer>,
+        place: OwnedSemaphorePermit,
+        cut: CancellationToken,
+    ) -> Self {
         let cut_wait = Box::pin(cut.clone().cancelled_owned());
         let tcp = match &transport {
             Transport::Plain(tcp) => tcp,
             Transport::Tls(tls) => tls.get_ref().0,
         };
         let connection = Connection { remote: tcp.peer_addr().ok(), peer };
-        Self { transport, connection, cut, cut_wait }
+        let closed = cut.clone().drop_guard();
+        Self { transport, connection, cut, cut_wait, _closed: closed, _place: place }
     }
 
     fn check(&self) -> io::Result<()> {

@@ -63,6 +63,12 @@ impl Identity {
         format!("{SCHEME}://{self}")
     }
 
+    /// What a whole URI names, if it names a role and follows the rules for ids.
+    #[must_use]
+    pub fn of_uri(uri: &str) -> Option<Self> {
+        Self::parse(uri.strip_prefix("bigfleet://")?)
+    }
+
     /// Reads the part after `bigfleet://`, without any decoding: ids have no characters that would need one.
     fn parse(text: &str) -> Option<Self> {
         match text {
@@ -101,6 +107,23 @@ pub enum Unknown {
     /// There is no certificate.
     #[error("no certificate")]
     NoCertificate,
+    /// Its owner is on the deny list.
+    #[error("{0} is on the deny list (--identity-denylist)")]
+    Denied(String),
+}
+
+impl Unknown {
+    /// The reason as a metric's label.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::None | Self::NoCertificate => "none",
+            Self::Several(_) => "ambiguous",
+            Self::Malformed(_) => "malformed",
+            Self::Unreadable(_) => "unreadable",
+            Self::Denied(_) => "denied",
+        }
+    }
 }
 
 /// The other end of a connection under TLS, found out once per connection and put beside each of its requests.
@@ -129,10 +152,7 @@ fn identity(leaf: &CertificateDer<'_>) -> Result<Identity, Unknown> {
     let ours: Vec<&str> = leaf.valid_uri_names().filter(|uri| has_scheme(uri)).collect();
     match ours.as_slice() {
         [] => Err(Unknown::None),
-        [uri] => {
-            let named = uri.strip_prefix("bigfleet://").and_then(Identity::parse);
-            named.ok_or_else(|| Unknown::Malformed((*uri).to_owned()))
-        }
+        [uri] => Identity::of_uri(uri).ok_or_else(|| Unknown::Malformed((*uri).to_owned())),
         several => Err(Unknown::Several(several.len())),
     }
 }

@@ -6,6 +6,7 @@ mod admin;
 mod channel;
 mod fake;
 mod grpc;
+mod limits;
 mod listen;
 
 use std::time::Duration;

@@ -233,6 +233,10 @@ impl Faults for Cloud {
         Ok(())
     }
 
+    fn alters(&self) -> bool {
+        lock(&self.knobs).alters()
+    }
+
     fn machine(&self, machine: &mut pb::Machine) {
         lock(&self.knobs).corrupt(machine);
     }

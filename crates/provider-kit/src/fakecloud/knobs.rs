@@ -108,6 +108,11 @@ impl Knobs {
         lost
     }
 
+    /// Whether any answer is other than it should be.
+    pub(super) fn alters(&self) -> bool {
+        self.early_configured || !self.corrupted.is_empty() || self.list.is_some()
+    }
+
     pub(super) fn corrupt(&self, machine: &mut pb::Machine) {
         if self.early_configured && machine.state == wire_state(MachineState::Configuring) {
             machine.state = wire_state(MachineState::Configured);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigfleet_net::admin::{self, BuildInfo, Pages, Readiness, Supervised};
 use bigfleet_net::listen::Listener;
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService as _;
 
+use super::listing::Lists;
 use super::service::Service;
 use super::{Options, Provider, StartError, desk};
 use crate::backend::Backend;
@@ -20,6 +22,10 @@ use crate::faults::{Faults, NoFaults};
 use crate::instance::Instance;
 use crate::store::Store;
 use crate::table::Binding;
+
+/// How often a provider that everybody may call says so.
+const WARN_EVERY: Duration = Duration::from_secs(60 * 60);
+const NO_TLS: &str = "no TLS: whoever reaches the port may move machines; run on a trusted network only";
 
 /// The server ended although nobody asked it to.
 #[derive(Debug, thiserror::Error)]
@@ -94,12 +100,14 @@ impl Provider {
             Some(path) => Some((desk::bind(path).await?, path.clone())),
         };
         let (reflection, tls) = (options.reflection, options.tls.clone());
+        let exposed = tls.is_none() && !listener.local_addr().ip().is_loopback();
         let secure = gauge(&mut registry, "bigfleet_transport_secure", "1 with TLS, 0 in plaintext");
         secure.set(i64::from(tls.is_some()));
-        if tls.is_none() {
-            tracing::warn!(
-                "no TLS: whoever reaches the port may move machines; run on a trusted network only"
-            );
+        let help = "1 in plaintext on an address that other machines reach";
+        gauge(&mut registry, "bigfleet_insecure_transport", help).set(i64::from(exposed));
+        match &tls {
+            Some(tls) => tls.register(&mut registry),
+            None => tracing::warn!("{NO_TLS}"),
         }
         let provider = Self::open(backend, faults, options, store, &mut registry).await?;
         provider.add_all_bound(bound).await?;
@@ -111,8 +119,11 @@ impl Provider {
             .max_decoding_message_size(limits::PROVIDER_REQUEST_BYTES)
             .max_encoding_message_size(limits::LIST_BYTES);
         let stop = CancellationToken::new();
-        let mut server =
-            grpc::Server::new(listener).tls(tls).add_service(service).add_service(health_service);
+        let mut server = grpc::Server::new(listener)
+            .tls(tls)
+            .connections(limits::PROVIDER_CONNECTIONS, provider.shared.security.connections.clone())
+            .add_service(Lists(service))
+            .add_service(health_service);
         if reflection {
             let schema = || {
                 tonic_reflection::server::Builder::configure()
@@ -130,6 +141,9 @@ impl Provider {
             }
         });
         provider.look_now_and_then();
+        if exposed {
+            provider.warn_now_and_then();
+        }
         if let Some((listener, path)) = desk {
             provider.open_desk(listener, path);
         }
@@ -143,7 +157,7 @@ impl Provider {
             admin::Addr::Off => None,
             admin::Addr::On(addr) => Some(admin::supervise(addr, pages.clone(), admin_stop.clone())),
         };
-        tracing::info!(%local, machines = provider.machines().len(), "provider ready");
+        tracing::info!(%local, machines = provider.count(), "provider ready");
         Ok(Handle { local, dial, provider, readiness, pages, stop, serving, admin, admin_stop })
     }
 
@@ -160,6 +174,15 @@ impl Provider {
                 readiness.set_unready(format!(
                     "the store takes no change any more ({reason}); restart the provider once the cause is removed"
                 ));
+            }
+        });
+    }
+
+    fn warn_now_and_then(&self) {
+        let stop = self.shared.stop.clone();
+        self.shared.tasks.spawn(async move {
+            while stop.run_until_cancelled(tokio::time::sleep(WARN_EVERY)).await.is_some() {
+                tracing::warn!("{NO_TLS}");
             }
         });
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use bigfleet_net::seldom::Seldom;
 use tokio::sync::{oneshot, watch};
 
 use crate::store::{Error, Store};
@@ -14,9 +15,6 @@ use crate::table::{Change, Table};
 
 /// Changes in one append at most.
 const BATCH: usize = 4096;
-
-/// How often a store that fails is talked about.
-const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a change was not made. The text is the store's.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -208,37 +206,5 @@ impl Writer {
                 new
             });
         }
-    }
-}
-
-/// Lets one line a minute through.
-#[derive(Debug, Default)]
-pub(super) struct Seldom {
-    last: Option<Instant>,
-    unsaid: u64,
-}
-
-impl Seldom {
-    /// Whether to say it now: how often it was not said since the last time.
-    pub(super) fn pass(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < SAY_EVERY) {
-            self.unsaid += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.unsaid))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failing_store_is_talked_about_once_a_minute() {
-        let (mut said, start) = (Seldom::default(), Instant::now());
-        let passes: Vec<_> = (0..=120).map(|n| said.pass(start + Duration::from_secs(n))).collect();
-        let expected = |n| if n % 60 == 0 { Some(if n == 0 { 0 } else { 59 }) } else { None };
-        assert_eq!(passes, (0..=120).map(expected).collect::<Vec<_>>());
     }
 }

@@ -12,6 +12,44 @@ use tonic::Code;
 use crate::faults::Method;
 use crate::kind::Kind;
 
+/// Calls refused for who made them. Not the provider's own: its name is the same in all programs.
+#[derive(Debug, Clone)]
+pub(super) struct Rejected(Family<Labels<3>, Counter>);
+
+impl Rejected {
+    pub(super) fn count(&self, method: Method, reason: &'static str) {
+        let labels = [("component", "provider"), ("rpc", method.name()), ("reason", reason)];
+        self.0.get_or_create(&labels).inc();
+    }
+}
+
+/// What all programs count alike.
+#[derive(Debug)]
+pub(super) struct Security {
+    pub(super) rejected: Rejected,
+    pub(super) connections: Counter,
+    fenced: Family<Labels<1>, Counter>,
+}
+
+impl Security {
+    /// Registers everything.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let help = "Calls refused for who made them, by call and reason; any is a security event";
+        let rejected = Rejected(counters(registry, "bigfleet_identity_rejected", help));
+        let help = "Calls of a superseded process, or seen before, by direction; any wants a look";
+        let fenced = counters(registry, "bigfleet_fenced", help);
+        let limits: Family<Labels<1>, Counter> =
+            counters(registry, "bigfleet_limit_hit", "What was turned away because there was too much of it");
+        let connections = limits.get_or_create(&[("limit", "connections")]).clone();
+        Self { rejected, connections, fenced }
+    }
+
+    /// A call was fenced.
+    pub(super) fn fenced(&self) {
+        self.fenced.get_or_create(&[("direction", "shard_to_provider")]).inc();
+    }
+}
+
 /// The provider's metrics.
 #[derive(Debug)]
 pub(super) struct Metrics {

@@ -5,24 +5,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use bigfleet_net::grpc::Connection;
+use bigfleet_net::seldom::Seldom;
+use bigfleet_net::tls::identity::Unknown;
 use bigfleet_net::tls::{Peer, Role};
 use tonic::{Extensions, Status};
 
-use super::journal::Seldom;
+use super::metrics::Rejected;
 use crate::faults::Method;
 
 /// The rule of one server.
 #[derive(Debug)]
 pub(super) struct Policy {
     secure: bool,
+    rejected: Rejected,
     /// How often refusals of each method are talked about.
     said: Mutex<[Seldom; Method::ALL.len()]>,
 }
 
 impl Policy {
     /// The rule of a server with TLS, or of one without.
-    pub(super) fn new(secure: bool) -> Self {
-        Self { secure, said: Mutex::default() }
+    pub(super) fn new(secure: bool, rejected: Rejected) -> Self {
+        Self { secure, rejected, said: Mutex::default() }
     }
 
     /// Whether the caller may move machines in the name of `shard`. No other role may, not even an administrator's, and
@@ -69,6 +72,8 @@ impl Policy {
         let nobody = Peer::of(None);
         let peer = connection.and_then(|connection| connection.peer.as_ref()).unwrap_or(&nobody);
         rule(peer).map_err(|required| {
+            let reason = peer.0.as_ref().map_or_else(Unknown::label, |_| "not_allowed");
+            self.rejected.count(method, reason);
             let unsaid = {
                 let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
                 let at = Method::ALL.iter().position(|m| *m == method).unwrap_or(0);

@@ -9,6 +9,7 @@ use bigfleet_proto::v1alpha1::capacity_provider_server::CapacityProvider;
 use tonic::{Code, Request, Response, Status};
 
 use super::Provider;
+use super::listing::Listed;
 use crate::blob::Blob;
 use crate::faults::Method;
 use crate::shape::{self, Malformed};
@@ -179,7 +180,12 @@ impl CapacityProvider for Service {
                 Ok(if rotates { provider.shared.turns.take(&states, list) } else { list(0) })
             })
             .await?;
-        let machines = page.machines.into_iter().map(|machine| self.shown(machine));
+        if !self.0.shared.faults.alters() && self.0.shared.options.switch().on().is_none() {
+            let mut answer = Response::new(pb::MachineList::default());
+            answer.extensions_mut().insert(Listed::new(page)?);
+            return Ok(answer);
+        }
+        let machines = page.machines.iter().map(|machine| self.shown(Arc::new(machine.decode())));
         let list = pb::MachineList {
             machines: machines.collect(),
             revision: page.cursor.into(),
@@ -198,7 +204,7 @@ impl From<Malformed> for Status {
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let code = match &refusal {
-            Refusal::Fenced { .. } => Code::FailedPrecondition,
+            Refusal::Fenced { .. } | Refusal::Superseded { .. } => Code::FailedPrecondition,
             Refusal::Token(_) => Code::InvalidArgument,
             Refusal::Unknown(_) => Code::NotFound,
             Refusal::OtherCluster { .. } => Code::Aborted,

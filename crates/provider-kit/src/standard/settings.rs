@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bigfleet_net::listen;
-use bigfleet_net::tls::{Files, Tls};
+use bigfleet_net::tls::{Files, Guards, Tls};
 use bigfleet_types::duration;
 
 use crate::server::{Options, Timeouts};
@@ -63,7 +63,11 @@ impl Settings {
   --seed-count N             how many machines to pretend to have [32]
   --transition-timeout TIME  how long any transition may take [5m, Drain 10m]
   --reflection               tell the schema to whoever asks
-  --tls-cert, --tls-key, --tls-ca FILE   mutual TLS
+  --strict-epoch             fence a shard by its newest epoch on any machine
+  --tls-cert, --tls-key, --tls-ca FILE   mutual TLS; {id} in a path is the --provider
+  --tls-crl FILE             revoked certificates
+  --identity-denylist FILE   identities that are not let in, a line each
+  --require-tls              do not start without TLS
 ";
 
     /// Reads flags, with one dash or two, as `--flag value` or `--flag=value`.
@@ -80,6 +84,7 @@ impl Settings {
             kit: Options { name: name.to_owned(), metrics_addr: fixed(":9090")?, ..Options::default() },
         };
         let (mut cert, mut key, mut ca) = (None, None, None);
+        let (mut guards, mut require) = (Guards::default(), false);
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             let Some(flag) = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) else {
@@ -102,8 +107,16 @@ impl Settings {
                     settings.kit.reflection = switch()?;
                     continue;
                 }
+                "strict-epoch" => {
+                    settings.kit.strict_epoch = switch()?;
+                    continue;
+                }
+                "require-tls" => {
+                    require = switch()?;
+                    continue;
+                }
                 "addr" | "metrics-addr" | "provider" | "state" | "seed-count" | "transition-timeout"
-                | "tls-cert" | "tls-key" | "tls-ca" => {}
+                | "tls-cert" | "tls-key" | "tls-ca" | "tls-crl" | "identity-denylist" => {}
                 _ => return Err(Unusable::Unknown(argument)),
             }
             let Some(value) = given.or_else(|| arguments.next()) else { return Err(Unusable::Missing(flag)) };
@@ -121,10 +134,13 @@ impl Settings {
                 }
                 "tls-cert" => cert = path(),
                 "tls-key" => key = path(),
+                "tls-crl" => guards.crl = path(),
+                "identity-denylist" => guards.denylist = path(),
                 _ => ca = path(),
             }
         }
-        settings.kit.tls = Files::from_flags(cert, key, ca)?.map(Tls::load).transpose()?;
+        let files = Files::from_flags(cert, key, ca)?.map(|files| files.of_id(&settings.provider));
+        settings.kit.tls = Tls::from_flags(files, guards, require)?;
         Ok(settings)
     }
 }

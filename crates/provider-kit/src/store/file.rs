@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+
 use super::disk::{Disk, Folder};
 use super::frame::{self, End, HEADER};
 use super::{Error, Store};
@@ -83,13 +85,13 @@ impl FileStore {
             move |source| Error::Io { what, path, source }
         };
         disk.remove(TEMPORARY).map_err(io("remove", TEMPORARY))?;
-        let bytes = match disk.read(LOG).map_err(io("read", LOG))? {
-            Some(bytes) => bytes,
+        let bytes: Bytes = match disk.read(LOG).map_err(io("read", LOG))? {
+            Some(bytes) => bytes.into(),
             None => {
                 disk.write(TEMPORARY, HEADER).map_err(io("write", TEMPORARY))?;
                 disk.sync(TEMPORARY).map_err(io("sync", TEMPORARY))?;
                 disk.rename(TEMPORARY, LOG).map_err(io("put in place", LOG))?;
-                HEADER.to_vec()
+                Bytes::from_static(HEADER)
             }
         };
         // Also for a log that is there: its name may come from a process that was killed before it did this.

@@ -4,8 +4,10 @@
 //! A frame is written whole by one append, so a crash can damage only the last one. Damage with a whole frame after
 //! it is something else, and is never cut away.
 
-use crate::table::Change;
+use bytes::Bytes;
 use prost::Message as _;
+
+use crate::table::Change;
 
 /// What a file begins with; the last byte is the version.
 pub(super) const HEADER: &[u8; 8] = b"BFSTORE\x01";
@@ -53,14 +55,17 @@ pub(super) fn write<'a>(
     Ok(())
 }
 
-/// Reads the frames of a whole file, header included and already checked.
-pub(super) fn read(file: &[u8]) -> Read {
+/// Reads the frames of a whole file, header included and already checked. What is read shares the file's bytes.
+pub(super) fn read(file: &Bytes) -> Read {
     let mut changes = Vec::new();
     let mut at = HEADER.len();
     while at < file.len() {
-        let problem = match frame(&file[at..]).and_then(|payload| Ok((payload.len(), decode(payload)?))) {
-            Ok((length, batch)) => {
-                changes.extend(batch);
+        let decoded = frame(&file[at..]).and_then(|payload| {
+            decode(file.slice_ref(payload), &mut changes)?;
+            Ok(payload.len())
+        });
+        let problem = match decoded {
+            Ok(length) => {
                 at += FRAME_HEAD + length;
                 continue;
             }
@@ -90,15 +95,19 @@ fn frame(bytes: &[u8]) -> Result<&[u8], String> {
     if checksum(&length, payload) == sum { Ok(payload) } else { Err("the checksum does not match".into()) }
 }
 
-fn decode(mut payload: &[u8]) -> Result<Vec<Change>, String> {
-    let mut batch = Vec::new();
+/// Takes all changes of a batch, or none.
+fn decode(mut payload: Bytes, changes: &mut Vec<Change>) -> Result<(), String> {
+    let before = changes.len();
     while !payload.is_empty() {
-        batch.push(
-            Change::decode_length_delimited(&mut payload)
-                .map_err(|e| format!("a record is unreadable: {e}"))?,
-        );
+        match Change::decode_length_delimited(&mut payload) {
+            Ok(change) => changes.push(change),
+            Err(error) => {
+                changes.truncate(before);
+                return Err(format!("a record is unreadable: {error}"));
+            }
+        }
     }
-    Ok(batch)
+    Ok(())
 }
 
 fn checksum(length: &[u8; 4], payload: &[u8]) -> u32 {
@@ -127,7 +136,7 @@ mod tests {
     fn every_cut_gives_the_whole_frames_before_it() {
         let (bytes, ends) = file(3);
         for cut in HEADER.len()..=bytes.len() {
-            let read = read(&bytes[..cut]);
+            let read = read(&Bytes::copy_from_slice(&bytes[..cut]));
             let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
             assert_eq!((read.changes.len(), read.good), (whole, ends[whole]), "cut at {cut}");
             assert_eq!(read.end == End::Clean, ends.contains(&cut));
@@ -141,7 +150,7 @@ mod tests {
         for at in HEADER.len()..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
-            let read = read(&damaged);
+            let read = read(&damaged.into());
             let hit = ends.iter().filter(|end| **end <= at).count() - 1;
             assert_eq!(read.changes.len(), hit, "byte {at}");
             assert_eq!(matches!(read.end, End::Torn(_)), hit == 2, "byte {at}: {:?}", read.end);

@@ -1,6 +1,6 @@
 //! What stores keep: one message per change. Fields are only ever added.
 
-use bigfleet_proto::v1alpha1 as pb;
+use bytes::Bytes;
 
 /// One step in the life of a provider.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -31,9 +31,9 @@ pub struct Change {
 /// A machine and what the kit remembers of its operations.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StoredMachine {
-    /// What callers see.
-    #[prost(message, optional, tag = "1")]
-    pub machine: Option<pb::Machine>,
+    /// What callers see: the encoding of a `Machine` of the wire.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub machine: Bytes,
     /// The revision at which it last changed.
     #[prost(uint64, tag = "2")]
     pub revision: u64,

@@ -34,6 +34,7 @@ impl Table {
             return self.plan_failure(&instance.id, HOST_GONE);
         }
         let mut record = known.clone();
+        let before = record.machine();
         let machine = record.edit();
         machine.price_per_hour = instance.price_per_hour;
         machine.interruption_probability = instance.interruption_probability;
@@ -41,7 +42,7 @@ impl Table {
         machine.allocatable = wire_resources(&instance.allocatable);
         machine.labels.clone_from(&instance.labels);
         let looked = self.switch.is(Defect::IdlingMovesRevision) && known.state == MachineState::Speculative;
-        (looked || record.machine != known.machine).then(|| self.change(record, None))
+        (looked || record.machine() != before).then(|| self.change(record, None))
     }
 
     /// Plans what it means that the back end left out a known machine: a slot goes, a host at rest fails.

@@ -18,6 +18,9 @@ pub(super) struct Marks {
 
 #[derive(Debug, Default)]
 struct ShardMarks {
+    /// The highest epoch of all of them. The mark that has it is never the least recently used one while epochs are
+    /// strict: whatever is used later has it too.
+    newest: Option<i64>,
     marks: BTreeMap<String, (i64, i64)>,
     ghosts: Ghosts,
 }
@@ -42,6 +45,11 @@ impl Marks {
         }
     }
 
+    /// The highest epoch of a shard on any machine.
+    pub(super) fn newest_epoch(&self, shard: &str) -> Option<i64> {
+        self.shards.get(shard)?.newest
+    }
+
     /// Whether a token of this pair was accepted before.
     pub(super) fn has(&self, shard: &str, machine: &str) -> bool {
         self.shards.get(shard).is_some_and(|shard| shard.marks.contains_key(machine))
@@ -51,6 +59,7 @@ impl Marks {
     pub(super) fn set(&mut self, mark: Mark, known: bool) {
         let shard = self.shards.entry(mark.shard_id).or_default();
         let token = (mark.epoch, mark.sequence);
+        shard.newest = shard.newest.max(Some(mark.epoch));
         let kept = shard.marks.entry(mark.machine_id.clone()).or_insert(token);
         *kept = token.max(*kept);
         if known {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::MachineState;
 
+use super::Encoded;
 use super::cursor::Cursor;
 use super::{Table, Touched};
 use crate::defects::Defect;
@@ -22,7 +23,7 @@ use crate::defects::Defect;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Page {
     /// Machines in the order of their latest change, in a capped whole list from somewhere in the middle.
-    pub machines: Vec<Arc<pb::Machine>>,
+    pub machines: Vec<Encoded>,
     /// The cursor for the next call.
     pub cursor: Vec<u8>,
     /// Machines that are gone since the cursor that was given; empty in a whole list.
@@ -38,7 +39,8 @@ impl Page {
             states.is_empty() || states.iter().any(|state| i32::from(state.number()) == machine.state)
         };
         let limit = if limit == 0 { usize::MAX } else { limit };
-        Self { machines: past.iter().filter(wanted).take(limit).cloned().collect(), ..Self::default() }
+        let machines = past.iter().filter(wanted).take(limit).map(|machine| Encoded::of(machine));
+        Self { machines: machines.collect(), ..Self::default() }
     }
 }
 
@@ -84,13 +86,13 @@ impl Table {
         {
             match touched {
                 Touched::Removed(id) => page.removed.push(id.clone()),
-                Touched::Changed(id) => {
-                    if let Some(machine) = self.wanted(id.as_str(), states) {
+                Touched::Changed { state, machine, .. } => {
+                    if states.is_empty() || states.contains(state) {
                         if limit > 0 && page.machines.len() == limit {
                             seen = page.last;
                             break;
                         }
-                        page.machines.push(machine);
+                        page.machines.push(machine.clone());
                         page.last = *revision;
                     }
                 }
@@ -111,22 +113,17 @@ impl Table {
         let mut page = Page::default();
         let mut end = Cursor::Since(head);
         for (revision, touched) in first.chain(second) {
-            let Touched::Changed(id) = touched else { continue };
-            if let Some(machine) = self.wanted(id.as_str(), states) {
+            let Touched::Changed { state, machine, .. } = touched else { continue };
+            if states.is_empty() || states.contains(state) {
                 if limit > 0 && page.machines.len() == limit {
                     end = Cursor::Walk { head, start, at: page.last };
                     break;
                 }
-                page.machines.push(machine);
+                page.machines.push(machine.clone());
                 page.last = *revision;
             }
         }
         page.cursor = end.write(self.identity);
         page
-    }
-
-    fn wanted(&self, id: &str, states: &BTreeSet<MachineState>) -> Option<Arc<pb::Machine>> {
-        let record = self.records.get(id)?;
-        (states.is_empty() || states.contains(&record.state)).then(|| Arc::clone(&record.machine))
     }
 }

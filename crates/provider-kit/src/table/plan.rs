@@ -100,6 +100,16 @@ pub enum Refusal {
         /// The mark's sequence number.
         mark_sequence: i64,
     },
+    /// The shard's newer process was here already, with whatever machine.
+    #[error("fenced: epoch {epoch} of shard {shard:?} is over, epoch {newest} has begun to move machines")]
+    Superseded {
+        /// The shard.
+        shard: String,
+        /// The token's epoch.
+        epoch: i64,
+        /// The newest epoch seen.
+        newest: i64,
+    },
     /// The shard's first token for this machine has a negative number.
     #[error(transparent)]
     Token(Malformed),
@@ -275,6 +285,12 @@ impl Table {
     }
 
     pub(super) fn fence(&self, mark: &Mark) -> Result<(), Refusal> {
+        if self.strict_epoch
+            && let Some(newest) = self.marks.newest_epoch(&mark.shard_id)
+            && mark.epoch < newest
+        {
+            return Err(Refusal::Superseded { shard: mark.shard_id.clone(), epoch: mark.epoch, newest });
+        }
         let token = (mark.epoch, mark.sequence);
         if !self.marks.has(&mark.shard_id, &mark.machine_id) {
             return shape::first_token(mark.epoch, mark.sequence).map_err(Refusal::Token);
@@ -293,7 +309,7 @@ impl Table {
     fn judge(&self, id: &MachineId, command: &Command, checks: &dyn Checks) -> Result<Verdict, Refusal> {
         let kind = command.kind();
         let record = self.records.get(id).ok_or_else(|| Refusal::Unknown(id.clone()))?;
-        let machine = &record.machine;
+        let machine = record.machine();
         let joined = matches!(record.state, MachineState::Configuring | MachineState::Configured);
         if let Command::Configure(binding) = command
             && joined
@@ -303,10 +319,10 @@ impl Table {
             return Err(Refusal::OtherCluster { machine: id.clone(), bound, asked });
         }
         if let Some(operation) = record.repeat(kind) {
-            let ack = Ack { operation_id: operation.to_owned(), machine: Arc::clone(machine) };
+            let ack = Ack { operation_id: operation.to_owned(), machine };
             return Ok(Verdict::Repeat(ack));
         }
-        if kind == Kind::Delete && !checks.can_delete(machine) {
+        if kind == Kind::Delete && !checks.can_delete(&machine) {
             return Err(Refusal::CannotDelete(id.clone()));
         }
         if record.state != kind.origin() {
@@ -319,7 +335,9 @@ impl Table {
             });
         }
         if kind == Kind::Create {
-            checks.in_stock(machine).map_err(|reason| Refusal::OutOfStock { machine: id.clone(), reason })?;
+            checks
+                .in_stock(&machine)
+                .map_err(|reason| Refusal::OutOfStock { machine: id.clone(), reason })?;
         }
         Ok(Verdict::Start)
     }
@@ -344,14 +362,15 @@ impl Table {
             Command::Create | Command::Delete => {}
         }
         record.edit().last_error.clear();
+        let machine = record.machine();
         let work = Work {
             kind: command.kind(),
             operation_id: operation_id.clone(),
             machine_id: id.clone(),
-            machine: Arc::clone(&record.machine),
+            machine: Arc::clone(&machine),
             grace_seconds: record.grace_seconds,
         };
-        let ack = Ack { operation_id, machine: Arc::clone(&record.machine) };
+        let ack = Ack { operation_id, machine };
         Plan { answer: Ok(ack), change: Some(self.change(record, mark)), work: Some(work) }
     }
 

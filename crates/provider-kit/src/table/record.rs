@@ -6,14 +6,22 @@ use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_types::{MachineId, MachineState};
 
 use super::change::{StoredMachine, StoredOperation};
+use super::encoded::{Encoded, Facts};
 use super::{Unreadable, wire_state};
 use crate::instance::Host;
 use crate::kind::Kind;
 
+/// What callers see, as it is kept or while it is changed.
+#[derive(Debug, Clone, PartialEq)]
+enum Shown {
+    Kept(Encoded),
+    Changing(Arc<pb::Machine>),
+}
+
 /// A machine and its notes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    pub(super) machine: Arc<pb::Machine>,
+    shown: Shown,
     pub(super) state: MachineState,
     pub(super) revision: u64,
     pub(super) operations: [Option<String>; 4],
@@ -27,7 +35,7 @@ impl Record {
     pub(super) fn new(mut machine: pb::Machine, state: MachineState) -> Self {
         machine.state = wire_state(state);
         Self {
-            machine: Arc::new(machine),
+            shown: Shown::Changing(Arc::new(machine)),
             state,
             revision: 0,
             operations: [const { None }; 4],
@@ -38,8 +46,19 @@ impl Record {
 
     /// The machine as callers see it.
     #[must_use]
-    pub fn machine(&self) -> &Arc<pb::Machine> {
-        &self.machine
+    pub fn machine(&self) -> Arc<pb::Machine> {
+        match &self.shown {
+            Shown::Kept(machine) => machine.shared(),
+            Shown::Changing(machine) => Arc::clone(machine),
+        }
+    }
+
+    /// The same, encoded.
+    pub(super) fn encoded(&self) -> Encoded {
+        match &self.shown {
+            Shown::Kept(machine) => machine.clone(),
+            Shown::Changing(machine) => Encoded::of(machine),
+        }
     }
 
     /// Its state.
@@ -83,7 +102,13 @@ impl Record {
     }
 
     pub(super) fn edit(&mut self) -> &mut pb::Machine {
-        Arc::make_mut(&mut self.machine)
+        if let Shown::Kept(machine) = &self.shown {
+            self.shown = Shown::Changing(machine.shared());
+        }
+        match &mut self.shown {
+            Shown::Changing(machine) => Arc::make_mut(machine),
+            Shown::Kept(_) => unreachable!("it was just made the other"),
+        }
     }
 
     pub(super) fn set_host(&mut self, host: &Host) {
@@ -93,10 +118,11 @@ impl Record {
 
     /// The broken rule, if there is one.
     pub(super) fn check(&self) -> Result<(), &'static str> {
-        let machine = &self.machine;
-        let host = machine.host.is_some();
-        let bound = !machine.cluster.is_empty();
-        if !bound && !machine.shard_metadata.is_empty() {
+        let Facts { host, bound, noted, error } = match &self.shown {
+            Shown::Kept(machine) => machine.facts,
+            Shown::Changing(machine) => Facts::of(machine),
+        };
+        if !bound && noted {
             return Err("has shard_metadata without a cluster");
         }
         if bound && !host {
@@ -108,7 +134,7 @@ impl Record {
             MachineState::Configuring | MachineState::Configured | MachineState::Draining => {
                 (Some(true), true)
             }
-            MachineState::Failed if machine.last_error.is_empty() => return Err("Failed without last_error"),
+            MachineState::Failed if !error => return Err("Failed without last_error"),
             MachineState::Failed => (None, bound),
         };
         if wants_host.is_some_and(|wanted| wanted != host) {
@@ -131,7 +157,7 @@ impl Record {
             Some(StoredOperation { kind: kind.number().into(), id })
         });
         StoredMachine {
-            machine: Some((*self.machine).clone()),
+            machine: self.encoded().bytes().clone(),
             revision: self.revision,
             operations: operations.collect(),
             grace_seconds: self.grace_seconds,
@@ -140,11 +166,11 @@ impl Record {
     }
 
     pub(super) fn restore(stored: StoredMachine) -> Result<(MachineId, Self), Unreadable> {
-        let machine = stored.machine.unwrap_or_default();
-        let bad = |problem: String| Unreadable { machine: machine.id.clone(), problem };
-        let id = MachineId::parse(&machine.id).map_err(|e| bad(format!("id {e}")))?;
-        let state = MachineState::from_number(machine.state)
-            .ok_or_else(|| bad(format!("state {} is unknown", machine.state)))?;
+        let (machine, id, number) = Encoded::checked(stored.machine)
+            .map_err(|problem| Unreadable { machine: String::new(), problem: problem.to_owned() })?;
+        let bad = |problem: String| Unreadable { machine: id.clone(), problem };
+        let state =
+            MachineState::from_number(number).ok_or_else(|| bad(format!("state {number} is unknown")))?;
         let mut operations = [const { None }; 4];
         for operation in stored.operations {
             let kind = Kind::from_number(operation.kind)
@@ -157,8 +183,9 @@ impl Record {
             operations,
             grace_seconds: stored.grace_seconds,
             untouched: stored.untouched,
-            machine: Arc::new(machine),
+            shown: Shown::Kept(machine),
         };
+        let id = MachineId::parse(&id).map_err(|e| bad(format!("id {e}")))?;
         Ok((id, record))
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_provider_kit::Kind;
-use bigfleet_provider_kit::fakecloud::ClassKey;
+use bigfleet_provider_kit::fakecloud::{ClassKey, FakeCloud};
 use bigfleet_types::MachineState::{self, Configured, Creating, Draining, Failed, Idle, Speculative};
 use tonic::Code;
 
-use crate::fixture::{Client, code, metadata, number, options, start};
+use crate::fixture::{Client, Cloud, code, metadata, number, options, start};
 
 #[tokio::test]
 async fn a_machine_goes_through_its_whole_life() {
@@ -325,4 +325,41 @@ async fn a_stock_out_changes_nothing() {
     cloud.client.create("spot-0").await.unwrap();
     cloud.settled("spot-0", Idle).await;
     cloud.stop().await;
+}
+
+#[tokio::test]
+async fn an_epoch_that_is_over_moves_nothing_where_epochs_are_strict() {
+    for strict in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = async || {
+            let store = bigfleet_provider_kit::FileStore::open(dir.path()).unwrap();
+            let cloud = FakeCloud::new(options()).unwrap().kit(|kit| kit.strict_epoch = strict);
+            crate::fixture::serve(cloud.store(store)).await
+        };
+        let cloud = open().await;
+        let of = |cloud: &Cloud, shard: &str, epoch| {
+            Client::connect(&cloud.handle.dial_addr().to_string(), shard, epoch)
+        };
+        of(&cloud, "s", 1).create("spec-0").await.unwrap();
+        of(&cloud, "s", 2).create("spec-1").await.unwrap();
+        let late = of(&cloud, "s", 1).create("spec-2").await;
+        let expected = if strict { Code::FailedPrecondition } else { Code::Ok };
+        assert_eq!(code(late.clone()), expected);
+        if let Err(status) = late {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &cloud.handle.pages().registry).unwrap();
+            assert!(text.contains("bigfleet_fenced_total{direction=\"shard_to_provider\"} 1"), "{text}");
+            assert!(status.message().contains("epoch 1 of shard \"s\" is over, epoch 2"), "{status}");
+            assert_eq!(cloud.control().state("spec-2"), Some(Speculative), "nothing was done");
+        }
+        // Another shard's epochs are its own, and equal ones go on.
+        of(&cloud, "other", 1).create("spec-3").await.unwrap();
+        of(&cloud, "s", 2).drain("idle-0", 0).await.unwrap_err();
+        cloud.stop().await;
+        // A restart remembers.
+        let cloud = open().await;
+        let expected = if strict { Code::FailedPrecondition } else { Code::NotFound };
+        assert_eq!(code(of(&cloud, "s", 1).create("no-such-machine").await), expected);
+        cloud.stop().await;
+    }
 }

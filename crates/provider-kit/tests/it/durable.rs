@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_provider_kit::fakecloud::{FakeCloud, Options};
 use bigfleet_provider_kit::store::{Error, FileStore, Fsyncs, Store};
-use bigfleet_provider_kit::table::Change;
+use bigfleet_provider_kit::table::{Change, Encoded};
 use bigfleet_provider_kit::{Kind, MemStore, StartError};
 use bigfleet_types::MachineState::{self, Configured, Failed, Idle, Speculative};
 use tonic::Code;
 
-use crate::fixture::{Cloud, PATIENCE, code, eventually, metadata, number, options, serve};
+use crate::fixture::{Client, Cloud, PATIENCE, code, eventually, metadata, number, options, serve};
 
 async fn open(dir: &Path, options: Options) -> Cloud {
     serve(FakeCloud::new(options).unwrap().store(FileStore::open(dir).unwrap())).await
@@ -47,7 +47,7 @@ async fn everything_survives_a_restart() {
         assert_eq!(code(cloud.client.raw().create(stale).await), Code::FailedPrecondition, "{machine}");
     }
     // So are the operation ids, and new ones are new.
-    let successor = crate::fixture::Client::connect(&cloud.handle.dial_addr().to_string(), "shard-0", 2);
+    let successor = Client::connect(&cloud.handle.dial_addr().to_string(), "shard-0", 2);
     assert_eq!(successor.configure("idle-0", "a").await.unwrap().operation_id, joined);
     assert_ne!(successor.configure("idle-1", "a").await.unwrap().operation_id, joined);
     assert_eq!(cloud.control().actions("idle-0").configure, 0, "not configured twice");
@@ -76,7 +76,7 @@ async fn interrupted_work_is_taken_up_and_an_interrupted_configure_fails() {
     let failed = cloud.settled("idle-0", Failed).await;
     assert!(failed.last_error.contains("restart"), "{}", failed.last_error);
     assert_eq!((failed.cluster.as_str(), failed.shard_metadata), ("a", metadata()));
-    let successor = crate::fixture::Client::connect(&cloud.handle.dial_addr().to_string(), "shard-0", 2);
+    let successor = Client::connect(&cloud.handle.dial_addr().to_string(), "shard-0", 2);
     assert_eq!(successor.create("spec-0").await.unwrap().operation_id, created, "the same operation");
     cloud.stop().await;
 
@@ -202,9 +202,12 @@ async fn changes_that_wait_share_one_fsync() {
     cloud.control().stage(Kind::Create, true);
     let before = fsyncs.count();
     closed.store(true, Ordering::SeqCst);
+    // One connection takes 64 calls at one time.
+    let addr = cloud.handle.dial_addr().to_string();
+    let clients: Vec<_> = (0..4).map(|n| Client::connect(&addr, &format!("shard-{n}"), 1)).collect();
     let calls: Vec<_> = (0..200)
         .map(|n| {
-            let client = cloud.client.clone();
+            let client = clients[n % clients.len()].clone();
             tokio::spawn(async move { client.create(&format!("spec-{n}")).await })
         })
         .collect();
@@ -386,7 +389,7 @@ async fn a_store_with_nonsense_stops_the_start() {
         fn load(&mut self) -> Result<Vec<Change>, Error> {
             let machine = pb::Machine { id: "m".into(), state: 99, ..pb::Machine::default() };
             let stored = bigfleet_provider_kit::table::StoredMachine {
-                machine: Some(machine),
+                machine: Encoded::of(&machine).bytes().clone(),
                 revision: 1,
                 ..Default::default()
             };

@@ -123,7 +123,7 @@ impl World {
         }
         // A list from the beginning and the machines are the same set.
         let page = self.table.list(&std::collections::BTreeSet::new(), 0, b"", 0);
-        let mut listed: Vec<&str> = page.machines.iter().map(|m| m.id.as_str()).collect();
+        let mut listed: Vec<String> = page.machines.iter().map(|m| m.decode().id).collect();
         listed.sort_unstable();
         let ids: Vec<&str> = self.table.records().map(|(id, _)| id.as_str()).collect();
         assert_eq!(listed, ids);
@@ -207,7 +207,8 @@ proptest! {
                 seen.remove(&id);
             }
             for machine in delta.machines {
-                seen.insert(machine.id.clone(), machine.state);
+                let machine = machine.decode();
+                seen.insert(machine.id, machine.state);
             }
             let there: BTreeMap<String, i32> =
                 world.table.records().map(|(id, r)| (id.to_string(), r.machine().state)).collect();

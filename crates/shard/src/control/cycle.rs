@@ -58,6 +58,7 @@ impl Control {
         self.deadline = self.engine.next_deadline(now).filter(|at| *at > now);
         let copied = copied.map(|copied| (copied, self.engine.marks()));
 
+        self.open.take_in(&decisions.verdicts);
         self.fleet.sweep();
         self.send_hints(now);
         let notes = self.notes(now, &decisions);
@@ -72,10 +73,17 @@ impl Control {
         laps.end(Lap::Execute, self.stopwatch.as_ref());
 
         let interval = self.config.cycle_interval;
-        let unmet_age = self.ledger.update(now, interval, &decisions, notes.shortfalls, &self.fleet);
+        let unmet_age = self.ledger.update(
+            now,
+            interval,
+            &decisions.shortfalls,
+            notes.shortfalls,
+            &self.open,
+            &self.fleet,
+        );
         self.forget_the_long_gone(now);
-        self.publish(now, &decisions);
-        let notes = notes.by_verdict;
+        self.publish(now);
+        let notes = notes.by_need;
         let published =
             Arc::new(Published { cycle: self.cycle, computed_at: now, decisions, unmet_age, notes });
         self.outputs.push_back(Output::Publish(published.clone()));
@@ -186,8 +194,8 @@ impl Control {
     }
 
     /// Gauges and the lines that repeat.
-    fn publish(&mut self, now: UnixNanos, decisions: &Decisions) {
-        self.ledger.publish(now, decisions, &self.metrics);
+    fn publish(&mut self, now: UnixNanos) {
+        self.ledger.publish(now, &self.open, &self.metrics);
         self.publish_demand(now);
         self.fleet.tally.publish(&self.metrics);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_engine::{Decisions, Shortfall, UnmetReason};
+use bigfleet_engine::{Shortfall, UnmetReason};
 use bigfleet_types::{ClusterId, Fingerprint, Need, NeedKey, Resources, UnixNanos};
 
 use super::inventory::Inventory;
+use super::open::Open;
 use crate::metrics::Metrics;
 
 /// A deficit that lasts.
@@ -52,7 +53,8 @@ impl ProfileDeficit {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shortfalls: BTreeMap<NeedKey, Deficit>,
-    unmet: BTreeMap<NeedKey, u32>,
+    /// For how many cycle intervals Needs have been unmet. Shared with readers.
+    unmet: Arc<BTreeMap<NeedKey, u32>>,
     /// Since when a profile of a cluster waits for a machine.
     waits: BTreeMap<(ClusterId, Fingerprint), UnixNanos>,
     tick: Option<UnixNanos>,
@@ -90,14 +92,15 @@ impl Ledger {
         &mut self,
         now: UnixNanos,
         interval: Duration,
-        decisions: &Decisions,
+        found: &[Shortfall],
         refused: Vec<Shortfall>,
+        open: &Open,
         fleet: &Inventory,
-    ) -> Vec<u32> {
+    ) -> Arc<BTreeMap<NeedKey, u32>> {
         let ticks = self.ticks(now, interval);
         let mut before = std::mem::take(&mut self.shortfalls);
         let overruled: BTreeSet<NeedKey> = refused.iter().map(|shortfall| shortfall.key.clone()).collect();
-        let found = decisions.shortfalls.iter().filter(|shortfall| !overruled.contains(&shortfall.key));
+        let found = found.iter().filter(|shortfall| !overruled.contains(&shortfall.key));
         for shortfall in found.cloned().chain(refused) {
             let old = before.remove(&shortfall.key);
             let (since, age) = old.map_or((now, 1), |old| (old.since, old.age.saturating_add(ticks)));
@@ -105,20 +108,14 @@ impl Ledger {
             self.shortfalls.insert(shortfall.key, entry);
         }
 
-        let mut before = std::mem::take(&mut self.unmet);
-        let mut ages = Vec::with_capacity(decisions.verdicts.len());
-        for verdict in &decisions.verdicts {
-            let age = if verdict.satisfied && !overruled.contains(&verdict.key) {
-                0
-            } else {
-                let age = before.remove(&verdict.key).map_or(1, |age| age.saturating_add(ticks));
-                self.unmet.insert(verdict.key.clone(), age);
-                age
-            };
-            ages.push(age);
-        }
-        self.stamp(now, decisions, fleet);
-        ages
+        let unmet = open.iter().filter(|verdict| !verdict.satisfied).map(|verdict| verdict.key.clone());
+        let ages = unmet.chain(overruled).map(|key| {
+            let age = self.unmet.get(&key).map_or(1, |age| age.saturating_add(ticks));
+            (key, age)
+        });
+        self.unmet = Arc::new(ages.collect());
+        self.stamp(now, open, fleet);
+        self.unmet.clone()
     }
 
     fn ticks(&mut self, now: UnixNanos, interval: Duration) -> u32 {
@@ -133,14 +130,12 @@ impl Ledger {
     }
 
     /// Stamps profiles that begin to wait, and forgets those that do not wait any more.
-    fn stamp(&mut self, now: UnixNanos, decisions: &Decisions, fleet: &Inventory) {
+    fn stamp(&mut self, now: UnixNanos, open: &Open, fleet: &Inventory) {
         let mut waiting: BTreeSet<(ClusterId, Fingerprint)> = BTreeSet::new();
-        for verdict in &decisions.verdicts {
-            if !verdict.satisfied || verdict.bootstraps > 0 || verdict.provisions > 0 {
-                let key = (verdict.key.cluster.clone(), verdict.key.fingerprint);
-                self.waits.entry(key.clone()).or_insert(now);
-                waiting.insert(key);
-            }
+        for verdict in open.iter() {
+            let key = (verdict.key.cluster.clone(), verdict.key.fingerprint);
+            self.waits.entry(key.clone()).or_insert(now);
+            waiting.insert(key);
         }
         for (_, flight) in fleet.in_flight() {
             if let Some(key) = flight.work.as_ref().and_then(|work| work.action.need_key.as_ref()) {
@@ -157,7 +152,7 @@ impl Ledger {
     }
 
     /// Writes the gauges.
-    pub(super) fn publish(&mut self, now: UnixNanos, decisions: &Decisions, metrics: &Metrics) {
+    pub(super) fn publish(&mut self, now: UnixNanos, open: &Open, metrics: &Metrics) {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         metrics.shortfalls.set(count(self.shortfalls.len()));
         let mut ages = [("1-9", 0), ("10-59", 0), ("60-299", 0), ("300+", 0)];
@@ -191,7 +186,7 @@ impl Ledger {
             UnmetReason::TopologyUnsatisfiable,
             UnmetReason::PreemptionExhausted,
         ] {
-            let unmet = decisions.verdicts.iter().filter(|v| !v.satisfied && v.reason == reason).count();
+            let unmet = open.iter().filter(|v| !v.satisfied && v.reason == reason).count();
             metrics.unmet_needs.get_or_create(&[("reason", reason_label(reason))]).set(count(unmet));
         }
     }

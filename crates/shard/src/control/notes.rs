@@ -15,8 +15,8 @@ use crate::io::Note;
 /// Notes on the verdicts of one cycle.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// By the verdict's place.
-    pub(super) by_verdict: BTreeMap<usize, Note>,
+    /// By the Need's key.
+    pub(super) by_need: BTreeMap<NeedKey, Note>,
     /// Deficits that the engine does not know of.
     pub(super) shortfalls: Vec<Shortfall>,
 }
@@ -27,27 +27,26 @@ impl Control {
         let mut notes = Notes::default();
         let halted = self.halted_by(now);
         let refused = self.refused_capacity(decisions);
-        for (i, verdict) in decisions.verdicts.iter().enumerate() {
-            let cluster = &verdict.key.cluster;
-            let refusal = refused.get(&verdict.key).and_then(|skipped| {
-                let reason = self.bootstraps.refusal(cluster, verdict.key.fingerprint)?;
-                Some((skipped, reason))
+        // Hardly ever is there a refusal, and only then does anybody look at all verdicts.
+        let all = if refused.is_empty() { &[][..] } else { &decisions.verdicts[..] };
+        for verdict in all.iter().filter(|verdict| refused.contains_key(&verdict.key)) {
+            let reason = self.bootstraps.refusal(&verdict.key.cluster, verdict.key.fingerprint);
+            let (Some(reason), Some(skipped)) = (reason, refused.get(&verdict.key)) else { continue };
+            let missing = missing(verdict, skipped);
+            notes.shortfalls.push(Shortfall {
+                key: verdict.key.clone(),
+                need: verdict.need.clone(),
+                deficit: missing.clone(),
+                preempted: false,
             });
-            if let Some((skipped, reason)) = refusal {
-                let missing = missing(verdict, skipped);
-                notes.shortfalls.push(Shortfall {
-                    key: verdict.key.clone(),
-                    need: verdict.need.clone(),
-                    deficit: missing.clone(),
-                    preempted: false,
-                });
-                let cause = format!("the operator refuses to bootstrap it: {reason}").into();
-                notes.by_verdict.insert(i, Note { cause, missing: Some(missing) });
-            } else if verdict.bootstraps > 0 || verdict.provisions > 0 {
-                let cause = halted.or_else(|| self.kept_waiting_by(now, cluster));
-                if let Some(cause) = cause {
-                    notes.by_verdict.insert(i, Note { cause: Arc::from(cause), missing: None });
-                }
+            let cause = format!("the operator refuses to bootstrap it: {reason}").into();
+            notes.by_need.insert(verdict.key.clone(), Note { cause, missing: Some(missing) });
+        }
+        let begins = self.open.iter().filter(|verdict| verdict.bootstraps > 0 || verdict.provisions > 0);
+        for verdict in begins.filter(|verdict| !refused.contains_key(&verdict.key)) {
+            if let Some(cause) = halted.or_else(|| self.kept_waiting_by(now, &verdict.key.cluster)) {
+                let note = Note { cause: Arc::from(cause), missing: None };
+                notes.by_need.insert(verdict.key.clone(), note);
             }
         }
         notes

@@ -93,7 +93,11 @@ fn an_unchanged_hint_is_sent_again_every_five_minutes() {
 /// The last answer of InspectNeeds: for each row whether it counts as unmet by a note, its age and the cause.
 fn notes(world: &World) -> Vec<(Note, u32)> {
     let published = world.published.as_ref().unwrap();
-    published.notes.iter().map(|(i, note)| (note.clone(), published.unmet_age[*i])).collect()
+    published
+        .notes
+        .iter()
+        .map(|(key, note)| (note.clone(), published.unmet_age.get(key).copied().unwrap_or(0)))
+        .collect()
 }
 
 fn causes(world: &World) -> Vec<(String, bool)> {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use bigfleet_provider_kit::exec::{Exec, schema};
-use bigfleet_provider_kit::program::Program as BackEnd;
 
-use super::{Common, Failure, Outcome, flags, given_label, serve_backend};
+use super::{Common, Failure, Outcome, command_line, flags, given_label, serve_backend};
 use crate::command::print;
 use crate::config::{Flag, Kind, Program, Values};
 use crate::logging;
@@ -16,7 +15,7 @@ const FLAGS: &[Flag] = &[
         name: "command",
         kind: Kind::Text,
         default: Some(""),
-        help: "The program that is the back end; words are split at blanks",
+        help: "The program that is the back end, with arguments; quotes keep blanks in one, as in a shell",
     },
     Flag {
         name: "print-schema",
@@ -39,7 +38,7 @@ pub(in crate::command) fn run(values: &Values) -> Outcome {
         return print(&format!("{:#}\n", schema()));
     }
     let common = Common::read(values, "exec")?;
-    let command = BackEnd::split(values.text("command")).ok_or_else(|| {
+    let command = command_line(values, "command")?.ok_or_else(|| {
         Failure::Usage("--command: is missing; name the program that is the back end".into())
     })?;
     let fake = values.switch("use-fake-backend");

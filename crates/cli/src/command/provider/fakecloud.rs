@@ -1,10 +1,10 @@
 //! `bigfleet provider fakecloud`.
 
 use bigfleet_provider_kit::fakecloud::{
-    BootCommand, Class, Dwell, FakeCloud, Latency, Market, Options, Profile, Seeds, Shed, StockOuts,
+    Class, Dwell, FakeCloud, Latency, Market, Options, Profile, Seeds, Shed, StockOuts,
 };
 
-use super::{Common, Failure, Outcome, flags, label, serve};
+use super::{Common, Failure, Outcome, command_line, flags, label, serve};
 use crate::config::{Flag, Kind, Program, Values};
 use crate::logging;
 
@@ -177,7 +177,7 @@ const FLAGS: &[Flag] = &[
         name: "boot-command",
         kind: Kind::Text,
         default: Some(""),
-        help: "A program run when a machine joins (blob on standard input) and leaves; words are split at blanks",
+        help: "A program run when a machine joins (blob on standard input) and leaves; quotes keep blanks in an argument",
     },
     Flag { name: "random-seed", kind: Kind::Count(0), default: Some("1"), help: "Where chance begins" },
 ];
@@ -247,8 +247,7 @@ fn options(values: &Values) -> Result<Options, Failure> {
     let at_seconds = number("speculative-shed-at-seconds");
     options.shed =
         (at_seconds > 0).then(|| Shed { at_seconds, keep: values.number("speculative-shed-multiplier") });
-    let mut words = values.text("boot-command").split_whitespace().map(str::to_owned);
-    options.boot = words.next().map(|program| BootCommand { program: program.into(), args: words.collect() });
+    options.boot = command_line(values, "boot-command")?;
     Ok(options.take_environment(|name| std::env::var(name).ok()))
 }
 
