@@ -57,7 +57,7 @@ pub(crate) struct Ids {
     garbage: usize,
     /// Live slots in the byte order of their names, once settled.
     order: Vec<Slot>,
-    /// By slot: the place in `order`.
+    /// By slot: ascending in `order`.
     rank: Vec<u32>,
     /// Slots named since the last settling.
     fresh: Vec<Slot>,
@@ -132,7 +132,7 @@ impl Ids {
         &self.order
     }
 
-    /// By slot: the place in the order of names, once settled.
+    /// By slot: numbers that ascend in the order of names, once settled.
     pub(crate) fn ranks(&self) -> &[u32] {
         &self.rank
     }
@@ -166,7 +166,18 @@ impl Ids {
             self.order.extend(merged);
             first
         };
-        for (rank, slot) in (0u32..).zip(&self.order).skip(changed) {
+        self.number(changed);
+    }
+
+    /// Ranks all slots from a place in the order on. What goes leaves a gap, so that nothing else has to be ranked anew.
+    fn number(&mut self, from: usize) {
+        let before = from.checked_sub(1).map(|before| self.rank[self.order[before].at()]);
+        let first = before.map_or(0, |rank| rank.saturating_add(1));
+        let most = self.order.len() - from;
+        if u32::try_from(most).ok().and_then(|most| first.checked_add(most)).is_none() && from > 0 {
+            return self.number(0);
+        }
+        for (rank, slot) in (first..).zip(&self.order[from..]) {
             self.rank[slot.at()] = rank;
         }
     }
@@ -233,11 +244,28 @@ mod tests {
         ids.name(Slot::new(0), "m-1");
         ids.settle();
         assert_eq!(order(&ids), ["m-1", "m-10", "m-2", "m-5", "m-9"]);
-        for (rank, slot) in (0..).zip(ids.in_order()) {
-            assert_eq!(ids.ranks()[slot.at()], rank);
-        }
+        assert!(ids.in_order().is_sorted_by_key(|slot| ids.ranks()[slot.at()]));
         assert_eq!(ids.find("m-5"), Some(Slot::new(3)));
         assert_eq!(ids.find("m-7"), None);
+    }
+
+    #[test]
+    fn a_name_that_comes_after_others_went_shares_its_rank_with_nobody() {
+        let mut ids = Ids::default();
+        for (position, id) in ["m-1", "m-2", "m-3"].into_iter().enumerate() {
+            ids.name(Slot::new(position), id);
+        }
+        ids.settle();
+        ids.vacate(Slot::new(0));
+        ids.settle();
+        ids.name(Slot::new(3), "m-4");
+        ids.settle();
+        ids.vacate(Slot::new(1));
+        ids.name(Slot::new(4), "m-35");
+        ids.settle();
+        assert_eq!(order(&ids), ["m-3", "m-35", "m-4"]);
+        let ranks: Vec<u32> = ids.in_order().iter().map(|slot| ids.ranks()[slot.at()]).collect();
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
     }
 
     #[test]
