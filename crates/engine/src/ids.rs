@@ -27,8 +27,8 @@ impl Span {
     }
 }
 
-/// A copy of the texts of all names.
-#[derive(Debug)]
+/// The texts of all names.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     texts: String,
     spans: Vec<Span>,
@@ -50,10 +50,9 @@ impl Names {
 /// All names by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    texts: String,
-    spans: Vec<Span>,
+    names: Names,
     index: HashTable<Slot>,
-    /// Bytes of `texts` that no slot names any more.
+    /// Bytes of the texts that no slot names any more.
     garbage: usize,
     /// Live slots in the byte order of their names, once settled.
     order: Vec<Slot>,
@@ -70,7 +69,7 @@ pub(crate) struct Ids {
 impl Ids {
     /// A copy of the names.
     pub(crate) fn names(&self) -> Names {
-        Names { texts: self.texts.clone(), spans: self.spans.clone() }
+        self.names.clone()
     }
 
     /// The slot of a name.
@@ -80,18 +79,18 @@ impl Ids {
 
     /// Names a slot, the next one or one that was vacated before the last settling.
     pub(crate) fn name(&mut self, slot: Slot, id: &str) {
-        if slot.at() == self.spans.len() {
-            self.spans.push(Span::VACANT);
+        if slot.at() == self.names.spans.len() {
+            self.names.spans.push(Span::VACANT);
             self.rank.push(0);
         }
         let last = self.fresh.last().or(self.order.last()).copied();
         let follows = last.is_none_or(|last| self.is_named(last) && self.text(last) < id);
         self.ascending = follows && (self.ascending || self.fresh.is_empty());
-        self.spans[slot.at()] = Span::new(self.texts.len(), id.len());
-        self.texts.push_str(id);
+        self.names.spans[slot.at()] = Span::new(self.names.texts.len(), id.len());
+        self.names.texts.push_str(id);
         self.fresh.push(slot);
-        let (texts, spans) = (&self.texts, &self.spans);
-        self.index.insert_unique(hash(id), slot, |slot| hash(&texts[spans[slot.at()].range()]));
+        let names = &self.names;
+        self.index.insert_unique(hash(id), slot, |slot| hash(names.text(*slot).unwrap_or_default()));
     }
 
     /// Takes the name off a slot.
@@ -100,17 +99,17 @@ impl Ids {
             entry.remove();
         }
         self.garbage += self.text(slot).len();
-        self.spans[slot.at()] = Span::VACANT;
+        self.names.spans[slot.at()] = Span::VACANT;
         self.shrunk = true;
     }
 
     pub(crate) fn is_named(&self, slot: Slot) -> bool {
-        self.spans[slot.at()] != Span::VACANT
+        self.names.text(slot).is_some()
     }
 
     /// The name of a slot that has one; empty otherwise.
     pub(crate) fn text(&self, slot: Slot) -> &str {
-        if self.is_named(slot) { &self.texts[self.spans[slot.at()].range()] } else { "" }
+        self.names.text(slot).unwrap_or_default()
     }
 
     pub(crate) fn id(&self, slot: Slot) -> MachineId {
@@ -119,7 +118,7 @@ impl Ids {
 
     /// How many slots were ever in use.
     pub(crate) fn slots(&self) -> usize {
-        self.spans.len()
+        self.names.spans.len()
     }
 
     /// How many slots have a name.
@@ -140,7 +139,7 @@ impl Ids {
     /// Brings the order up to date. Names that come in order, as most providers list them, cost no comparison.
     pub(crate) fn settle(&mut self) {
         if std::mem::take(&mut self.shrunk) {
-            let spans = &self.spans;
+            let spans = &self.names.spans;
             let named = |slot: &Slot| spans[slot.at()] != Span::VACANT;
             self.order.retain(named);
             self.fresh.retain(named);
@@ -184,16 +183,17 @@ impl Ids {
 
     /// Moves the texts together when most of the buffer is dead.
     fn compact(&mut self) {
-        if self.garbage < 1 << 16 || self.garbage * 2 < self.texts.len() {
+        if self.garbage < 1 << 16 || self.garbage * 2 < self.names.texts.len() {
             return;
         }
-        let mut texts = String::with_capacity(self.texts.len() - self.garbage);
-        for span in self.spans.iter_mut().filter(|span| **span != Span::VACANT) {
+        let names = &mut self.names;
+        let mut texts = String::with_capacity(names.texts.len() - self.garbage);
+        for span in names.spans.iter_mut().filter(|span| **span != Span::VACANT) {
             let range = span.range();
             *span = Span::new(texts.len(), range.len());
-            texts.push_str(&self.texts[range]);
+            texts.push_str(&names.texts[range]);
         }
-        self.texts = texts;
+        names.texts = texts;
         self.garbage = 0;
     }
 }
@@ -277,7 +277,7 @@ mod tests {
             }
             ids.settle();
             assert_eq!(ids.len(), 100);
-            assert!(ids.texts.len() < 200_000);
+            assert!(ids.names.texts.len() < 200_000);
             (0..100).for_each(|position| ids.vacate(Slot::new(position)));
             ids.settle();
         }

@@ -170,7 +170,7 @@ impl Ledger {
                 self.touched.extend(entry.outcome.acquired.iter().map(|slot| fleet.class(*slot)));
             }
         }
-        for cluster in self.open.iter().chain(&whole) {
+        for cluster in &self.open {
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
                 self.claims.release(fleet, entry.ix, &entry.outcome.acquired, note);

@@ -6,7 +6,7 @@
 //! * [`channel`]: lazily connected client channels.
 //! * [`tls`]: certificates for both, and who stands behind them.
 //! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
-//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`], [`seldom`]: delays, message sizes, histogram families,
+//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`], [`log_limit`]: delays, message sizes, histogram families,
 //!   random ids, the process's clock, lines of the log that peers cause.
 //!
 //! Nothing here decides anything about machines or demand.
@@ -19,6 +19,6 @@ pub mod grpc;
 pub mod ids;
 pub mod limits;
 pub mod listen;
+pub mod log_limit;
 pub mod metrics;
-pub mod seldom;
 pub mod tls;

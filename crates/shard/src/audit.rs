@@ -11,12 +11,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bigfleet_net::log_limit::LogLimit;
 use bigfleet_types::{ShardId, UnixNanos};
 use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 
 use crate::io::AuditRecord;
-use crate::log_limit::LogLimit;
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 8192;

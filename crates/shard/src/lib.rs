@@ -9,7 +9,6 @@ pub mod decision_audit;
 pub mod epoch;
 pub mod inspect;
 pub mod io;
-mod log_limit;
 pub mod metrics;
 pub mod options;
 pub mod outbox;

@@ -4,10 +4,9 @@
 use bigfleet_conformance::{Profile, Verdict};
 use futures::{StreamExt as _, stream};
 
-use bigfleet_provider_kit::defects::Defect as Switch;
+use bigfleet_provider_kit::defects::Defect;
 
 use crate::double::{Double, failed, judged, options};
-use crate::proxy::Defect;
 
 const CLOUD: &[Profile] = &[Profile::Core, Profile::Cloud, Profile::Spot];
 const FAULT: &[Profile] = &[Profile::Fault];
@@ -54,27 +53,27 @@ const SEEDED: &[(Defect, &str, &[Profile], &[&str])] = &[
 ];
 
 /// The same by a switch in the kit.
-const SWITCHED: &[(Switch, &str, &[Profile], &[&str])] = &[
-    (Switch::RepeatsMintOperations, "B206", CLOUD, MINTED),
-    (Switch::OperationsPerKind, "B214", CLOUD, &[]),
-    (Switch::LookupBeforeFence, "B301", CLOUD, &[]),
-    (Switch::MarkPerShard, "B302", CLOUD, &["FencingPerMachineIsolation", "B1204"]),
-    (Switch::NewEpochNeedsSequence, "B303", CLOUD, &["B312", "B1201", "B1204"]),
-    (Switch::RepeatBeforeFence, "B306", CLOUD, &[]),
-    (Switch::MarkMovesOnSuccess, "B311", CLOUD, &["B301"]),
-    (Switch::CreatesDoNotCollapse, "B401", CLOUD, &["B406"]),
-    (Switch::EmptyValuesDropped, "B501", CLOUD, &["B1202"]),
-    (Switch::MetadataOutliveDrain, "B502", CLOUD, &["MetadataClearedOnDrain", "B101", "B403", "B1202"]),
-    (Switch::MetadataShared, "B505", CLOUD, &["B407"]),
-    (Switch::LateSuccessWins, "B704", FAULT, &[]),
-    (Switch::FailedAccepts, "B705", FAULT, &[]),
-    (Switch::SpotNeverInterrupted, "B802", CLOUD, &[]),
-    (Switch::SlotsHaveHosts, "B803", CLOUD, &["B107", "B807"]),
-    (Switch::DeltaLacksNewest, "B903", CLOUD, &["B905", "B907"]),
-    (Switch::GarbageCursorIsAnError, "B906", CLOUD, &["B909"]),
-    (Switch::IdlingMovesRevision, "B908", CLOUD, &["B904", "B907", "B909"]),
-    (Switch::MarksLostOverRestart, "B1001", DURABLE, &[]),
-    (Switch::OperationsReusedOverRestart, "B1005", DURABLE, &[]),
+const SWITCHED: &[(Defect, &str, &[Profile], &[&str])] = &[
+    (Defect::RepeatsMintOperations, "B206", CLOUD, MINTED),
+    (Defect::OperationsPerKind, "B214", CLOUD, &[]),
+    (Defect::LookupBeforeFence, "B301", CLOUD, &[]),
+    (Defect::MarkPerShard, "B302", CLOUD, &["FencingPerMachineIsolation", "B1204"]),
+    (Defect::NewEpochNeedsSequence, "B303", CLOUD, &["B312", "B1201", "B1204"]),
+    (Defect::RepeatBeforeFence, "B306", CLOUD, &[]),
+    (Defect::MarkMovesOnSuccess, "B311", CLOUD, &["B301"]),
+    (Defect::CreatesDoNotCollapse, "B401", CLOUD, &["B406"]),
+    (Defect::EmptyValuesDropped, "B501", CLOUD, &["B1202"]),
+    (Defect::MetadataOutliveDrain, "B502", CLOUD, &["MetadataClearedOnDrain", "B101", "B403", "B1202"]),
+    (Defect::MetadataShared, "B505", CLOUD, &["B407"]),
+    (Defect::LateSuccessWins, "B704", FAULT, &[]),
+    (Defect::FailedAccepts, "B705", FAULT, &[]),
+    (Defect::SpotNeverInterrupted, "B802", CLOUD, &[]),
+    (Defect::SlotsHaveHosts, "B803", CLOUD, &["B107", "B807"]),
+    (Defect::DeltaLacksNewest, "B903", CLOUD, &["B905", "B907"]),
+    (Defect::GarbageCursorIsAnError, "B906", CLOUD, &["B909"]),
+    (Defect::IdlingMovesRevision, "B908", CLOUD, &["B904", "B907", "B909"]),
+    (Defect::MarksLostOverRestart, "B1001", DURABLE, &[]),
+    (Defect::OperationsReusedOverRestart, "B1005", DURABLE, &[]),
 ];
 
 type Ids = &'static [&'static str];
@@ -106,7 +105,7 @@ async fn missed(runs: Vec<(String, Double, &'static str, &'static [Profile], Ids
 #[tokio::test(flavor = "multi_thread")]
 async fn every_seeded_defect_is_seen() {
     let runs = SEEDED.iter().map(|(defect, broken, profiles, followers)| {
-        let double = Double { defect: Some(*defect), ..Double::default() };
+        let double = Double { proxied: true, defect: Some(*defect), ..Double::default() };
         (format!("{defect:?}"), double, *broken, *profiles, *followers)
     });
     let missed = missed(runs.collect()).await;
@@ -116,7 +115,7 @@ async fn every_seeded_defect_is_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_switch_of_the_kit_is_seen() {
     let switches: Vec<_> = SWITCHED.iter().map(|(switch, ..)| *switch).collect();
-    assert_eq!(switches, Switch::ALL, "none is left out");
+    assert_eq!(switches, Defect::ALL, "none is left out");
     let same = SWITCHED.iter().map(|(_, broken, ..)| broken).eq(SEEDED.iter().map(|(_, broken, ..)| broken));
     assert!(same, "proxy and kit break the same twenty behaviours");
     let runs = SWITCHED.iter().map(|(switch, broken, profiles, followers)| {
@@ -129,7 +128,7 @@ async fn every_switch_of_the_kit_is_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_without_a_defect_changes_nothing() {
-    let double = Double { defect: Some(Defect::None), ..Double::default() };
+    let double = Double { proxied: true, ..Double::default() };
     let report = judged(double, &options(CLOUD, None)).await;
     assert_eq!(report.verdict, Verdict::Certified, "{}", report.text());
 }

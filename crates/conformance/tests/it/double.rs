@@ -12,24 +12,27 @@ use bigfleet_conformance::{
 };
 use bigfleet_net::listen::{self, Listener};
 use bigfleet_net::tls::Tls;
-use bigfleet_provider_kit::defects::Defect as Switch;
+use bigfleet_provider_kit::defects::Defect;
 use bigfleet_provider_kit::fakecloud::{self, FakeCloud, Latencies, Latency, Seeds};
 use bigfleet_provider_kit::fault::Fault;
 use bigfleet_provider_kit::{self as kit, FileStore, Handle, MemStore, Store, Timeouts};
 
-use crate::proxy::{Defect, Memory, Proxy};
+use crate::proxy::{Memory, Proxy};
 
 /// Slots of a double at most: enough for the whole suite where machines can be given back.
 pub(crate) const SLOTS: u32 = 120;
 
-/// Starts fakeclouds, each behind the same proxy if there is a defect.
+/// Starts fakeclouds, each behind the same proxy if that is asked for.
 pub(crate) struct Double {
     pub(crate) latency: Latency,
     pub(crate) instant: bool,
     pub(crate) can_delete: bool,
     pub(crate) tls: Option<Tls>,
+    pub(crate) proxied: bool,
+    /// What the proxy gets wrong.
     pub(crate) defect: Option<Defect>,
-    pub(crate) switch: Option<Switch>,
+    /// What the kit gets wrong.
+    pub(crate) switch: Option<Defect>,
     pub(crate) memory: Arc<Memory>,
 }
 
@@ -41,6 +44,7 @@ impl Default for Double {
             instant: false,
             can_delete: true,
             tls: None,
+            proxied: false,
             defect: None,
             switch: None,
             memory: Arc::default(),
@@ -80,7 +84,7 @@ impl Double {
         }
         cloud = cloud.kit(|kit| {
             kit.defect = self.switch;
-            if self.switch == Some(Switch::IdlingMovesRevision) {
+            if self.switch == Some(Defect::IdlingMovesRevision) {
                 kit.reconcile_interval = Some(Duration::from_millis(20));
             }
         });
@@ -96,7 +100,7 @@ impl Double {
 
 /// A provider that breaks on demand.
 async fn fault(
-    switch: Option<Switch>,
+    switch: Option<Defect>,
     spec: &Spec,
     listener: Listener,
     limit: Duration,
@@ -121,15 +125,13 @@ impl Launch for Double {
             None => self.cloud(spec, listener).await?,
         };
         let mut addr = addr.to_string();
-        let proxy = match self.defect {
-            None => None,
-            Some(defect) => {
-                self.memory.started(spec.state.as_deref());
-                let proxy = Proxy::start(defect, &addr, Arc::clone(&self.memory)).await;
-                addr = proxy.addr().to_string();
-                Some(proxy)
-            }
-        };
+        let mut proxy = None;
+        if self.proxied {
+            self.memory.started(spec.state.as_deref());
+            let started = Proxy::start(self.defect, &addr, Arc::clone(&self.memory)).await;
+            addr = started.addr().to_string();
+            proxy = Some(started);
+        }
         Ok(Box::new(Served { addr, provider: Some(provider), proxy }))
     }
 }

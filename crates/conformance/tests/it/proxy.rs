@@ -10,56 +10,11 @@ use bigfleet_net::{channel, limits, listen};
 use bigfleet_proto::v1alpha1 as pb;
 use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
 use bigfleet_proto::v1alpha1::capacity_provider_server::{CapacityProvider, CapacityProviderServer};
+use bigfleet_provider_kit::defects::Defect;
 use pb::MachineState as S;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
-
-/// What the proxy gets wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Defect {
-    None,
-    /// B206: a repeat at the target gets a new id.
-    RepeatsMintOperations,
-    /// B214: an id follows from machine and kind.
-    OperationsPerKind,
-    /// B301.
-    LookupBeforeFence,
-    /// B302.
-    MarkPerShard,
-    /// B303: sequence 0 never passes.
-    NewEpochNeedsSequence,
-    /// B306.
-    RepeatBeforeFence,
-    /// B311: a refused call leaves the mark.
-    MarkMovesOnSuccess,
-    /// B401: Creates that overlap get an id each.
-    CreatesDoNotCollapse,
-    /// B501.
-    EmptyValuesDropped,
-    /// B502.
-    MetadataOutliveDrain,
-    /// B505: every bound machine shows the latest map.
-    MetadataShared,
-    /// B704: a late success turns up after FAILED.
-    LateSuccessWins,
-    /// B705: a FAILED machine accepts calls.
-    FailedAccepts,
-    /// B802.
-    SpotNeverInterrupted,
-    /// B803.
-    SlotsHaveHosts,
-    /// B903.
-    DeltaLacksNewest,
-    /// B906.
-    GarbageCursorIsAnError,
-    /// B908.
-    IdlingMovesRevision,
-    /// B1001.
-    MarksLostOverRestart,
-    /// B1005.
-    OperationsReusedOverRestart,
-}
 
 /// What the proxy knows, over restarts of the provider behind it.
 #[derive(Debug, Default)]
@@ -101,7 +56,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) async fn start(defect: Defect, behind: &str, memory: Arc<Memory>) -> Self {
+    pub(crate) async fn start(defect: Option<Defect>, behind: &str, memory: Arc<Memory>) -> Self {
         let channel = channel::connect_lazy(behind, &channel::Options::default()).unwrap();
         let inner = CapacityProviderClient::new(channel).max_decoding_message_size(limits::LIST_BYTES);
         let service = CapacityProviderServer::new(Broken { defect, inner, memory })
@@ -119,7 +74,8 @@ impl Proxy {
 }
 
 struct Broken {
-    defect: Defect,
+    /// What the proxy gets wrong.
+    defect: Option<Defect>,
     inner: CapacityProviderClient<Channel>,
     memory: Arc<Memory>,
 }
@@ -138,15 +94,20 @@ fn stable(machine: Option<&pb::Machine>) -> bool {
 }
 
 impl Broken {
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
     /// Judges a call before it is passed on. Gives the mark to set if the call then succeeds.
     async fn before(&self, asked: Asked<'_>) -> Result<Option<((String, String), (i64, i64))>, Status> {
         let Asked { kind, machine, shard, epoch, sequence } = asked;
-        let is = |defect| self.defect == defect;
+        let is = |defect| self.is(defect);
         if is(Defect::LookupBeforeFence) {
             self.get(machine).await?;
         }
         let own_fence = [Defect::MarkPerShard, Defect::NewEpochNeedsSequence, Defect::MarkMovesOnSuccess]
-            .contains(&self.defect)
+            .into_iter()
+            .any(is)
             && !shard.is_empty();
         let place = if is(Defect::MarkPerShard) { String::new() } else { machine.to_owned() };
         let key = (shard.clone(), place);
@@ -205,18 +166,18 @@ impl Broken {
             known.marks.insert(key, token);
         }
         let mint = match self.defect {
-            Defect::RepeatsMintOperations => stable(ack.machine.as_ref()),
-            Defect::CreatesDoNotCollapse => overlapping,
+            Some(Defect::RepeatsMintOperations) => stable(ack.machine.as_ref()),
+            Some(Defect::CreatesDoNotCollapse) => overlapping,
             _ => false,
         };
         if mint {
             known.minted += 1;
             ack.operation_id = format!("{}-{}", ack.operation_id, known.minted);
         }
-        if self.defect == Defect::OperationsPerKind {
+        if self.is(Defect::OperationsPerKind) {
             ack.operation_id = format!("{kind}-{machine}");
         }
-        if self.defect == Defect::OperationsReusedOverRestart && kind == "Create" {
+        if self.is(Defect::OperationsReusedOverRestart) && kind == "Create" {
             if known.restarted {
                 ack.operation_id = known.old.pop_first().unwrap_or(ack.operation_id);
             } else {
@@ -237,25 +198,27 @@ impl Broken {
     fn spoil(&self, mut m: pb::Machine, listed: bool) -> pb::Machine {
         let mut known = self.memory.known();
         match self.defect {
-            Defect::EmptyValuesDropped => m.shard_metadata.retain(|_, value| !value.is_empty()),
-            Defect::MetadataOutliveDrain => match m.state() {
+            Some(Defect::EmptyValuesDropped) => m.shard_metadata.retain(|_, value| !value.is_empty()),
+            Some(Defect::MetadataOutliveDrain) => match m.state() {
                 S::Configured => {
                     known.metadata.insert(m.id.clone(), m.shard_metadata.clone());
                 }
                 S::Idle => m.shard_metadata = known.metadata.get(&m.id).cloned().unwrap_or_default(),
                 _ => {}
             },
-            Defect::MetadataShared if m.state() == S::Configured => m.shard_metadata = known.latest.clone(),
-            Defect::LateSuccessWins if m.state() == S::Failed && m.cluster == "fault-slow-ok" => {
+            Some(Defect::MetadataShared) if m.state() == S::Configured => {
+                m.shard_metadata = known.latest.clone()
+            }
+            Some(Defect::LateSuccessWins) if m.state() == S::Failed && m.cluster == "fault-slow-ok" => {
                 let since = *known.failed.entry(m.id.clone()).or_insert_with(Instant::now);
                 if since.elapsed() > Duration::from_millis(500) {
                     m.set_state(S::Configured);
                 }
             }
-            Defect::SpotNeverInterrupted if m.capacity_type() == pb::CapacityType::Spot => {
+            Some(Defect::SpotNeverInterrupted) if m.capacity_type() == pb::CapacityType::Spot => {
                 m.interruption_probability = 0.0;
             }
-            Defect::SlotsHaveHosts if listed && m.state() == S::Speculative => {
+            Some(Defect::SlotsHaveHosts) if listed && m.state() == S::Speculative => {
                 m.host = Some(pb::HostRef { provider: "proxy".into(), r#ref: m.id.clone() });
             }
             _ => {}
@@ -265,7 +228,7 @@ impl Broken {
 
     /// An acceptance that a FAILED machine must not give.
     async fn accepts_failed(&self, machine: &str) -> Option<pb::TransitionAck> {
-        if self.defect != Defect::FailedAccepts {
+        if !self.is(Defect::FailedAccepts) {
             return None;
         }
         let m = self.get(machine).await.ok().filter(|m| m.state() == S::Failed)?;
@@ -310,7 +273,7 @@ impl CapacityProvider for Broken {
         let asked = request.get_ref();
         let key = (asked.machine_id.clone(), "Configure");
         let known = self.memory.known().operations.get(&key).cloned();
-        if self.defect == Defect::RepeatBeforeFence
+        if self.is(Defect::RepeatBeforeFence)
             && let Some(operation_id) = known
             && let Ok(m) = self.get(&asked.machine_id).await
             && m.state() == S::Configured
@@ -342,14 +305,14 @@ impl CapacityProvider for Broken {
         let filter = request.into_inner();
         let cursor = filter.since_revision.to_vec();
         let digits = !cursor.is_empty() && cursor.iter().all(u8::is_ascii_digit);
-        if self.defect == Defect::GarbageCursorIsAnError && !cursor.is_empty() && !digits {
+        if self.is(Defect::GarbageCursorIsAnError) && !cursor.is_empty() && !digits {
             return Err(Status::invalid_argument("since_revision is no cursor"));
         }
         let mut list = self.inner.clone().list(filter).await?.into_inner();
-        if self.defect == Defect::DeltaLacksNewest && digits {
+        if self.is(Defect::DeltaLacksNewest) && digits {
             list.machines.pop();
         }
-        if self.defect == Defect::IdlingMovesRevision && !cursor.is_empty() && list.machines.is_empty() {
+        if self.is(Defect::IdlingMovesRevision) && !cursor.is_empty() && list.machines.is_empty() {
             let polls = {
                 let mut known = self.memory.known();
                 let polls = known.polls.entry(cursor).or_default();

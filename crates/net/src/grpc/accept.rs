@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::{Socket, Transport};
 use crate::listen::{Listener, next_connection};
-use crate::seldom::Seldom;
+use crate::log_limit::LogLimit;
 use crate::tls::{Leaf, Tls};
 
 /// Handshakes at one time; more connections wait in the listener's queue.
@@ -46,7 +46,7 @@ pub(super) struct Room {
     places: Arc<Semaphore>,
     limit: usize,
     refused: Counter,
-    said: Arc<Mutex<Seldom>>,
+    said: Arc<Mutex<LogLimit>>,
 }
 
 impl Room {
@@ -61,7 +61,7 @@ impl Room {
         if place.is_none() {
             self.refused.inc();
             let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(unsaid) = said.pass(Instant::now()) {
+            if let Some(unsaid) = said.pass() {
                 let from = stream.peer_addr().ok();
                 tracing::warn!(
                     ?from,

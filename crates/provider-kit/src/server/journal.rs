@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
-use bigfleet_net::seldom::Seldom;
+use bigfleet_net::log_limit::LogLimit;
 use tokio::sync::{oneshot, watch};
 
 use crate::store::{Error, Store};
@@ -75,7 +74,7 @@ impl Journal {
             entries,
             waiting: Arc::clone(&waiting),
             breaks,
-            said: Seldom::default(),
+            said: LogLimit::default(),
         };
         let thread = std::thread::Builder::new().name("provider-store".into()).spawn(move || writer.run())?;
         let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
@@ -139,7 +138,7 @@ struct Writer {
     entries: Receiver<Entry>,
     waiting: Arc<AtomicUsize>,
     breaks: watch::Sender<Option<Arc<str>>>,
-    said: Seldom,
+    said: LogLimit,
 }
 
 impl Writer {
@@ -159,7 +158,7 @@ impl Writer {
         let (changes, planners): (Vec<Change>, Vec<_>) =
             batch.into_iter().map(|e| (e.change, e.done)).unzip();
         let stored = self.store.append(&changes).map_err(|error: Error| {
-            if let Some(unsaid) = self.said.pass(Instant::now()) {
+            if let Some(unsaid) = self.said.pass() {
                 tracing::error!(%error, changes = count, unsaid, "changes could not be stored and are refused");
             }
             NotStored::new(error)

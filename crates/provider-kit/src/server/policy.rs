@@ -2,10 +2,9 @@
 //! may without a certificate that says so.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use bigfleet_net::grpc::Connection;
-use bigfleet_net::seldom::Seldom;
+use bigfleet_net::log_limit::LogLimit;
 use bigfleet_net::tls::identity::Unknown;
 use bigfleet_net::tls::{Peer, Role};
 use tonic::{Extensions, Status};
@@ -19,7 +18,7 @@ pub(super) struct Policy {
     secure: bool,
     rejected: Rejected,
     /// How often refusals of each method are talked about.
-    said: Mutex<[Seldom; Method::ALL.len()]>,
+    said: Mutex<[LogLimit; Method::ALL.len()]>,
 }
 
 impl Policy {
@@ -77,7 +76,7 @@ impl Policy {
             let unsaid = {
                 let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
                 let at = Method::ALL.iter().position(|m| *m == method).unwrap_or(0);
-                said[at].pass(Instant::now())
+                said[at].pass()
             };
             if let Some(unsaid) = unsaid {
                 let remote = connection.and_then(|connection| connection.remote);

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bigfleet_net::backoff::Backoff;
+use bigfleet_net::log_limit::LogLimit;
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::status;
-use crate::log_limit::LogLimit;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigfleet_net::log_limit::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::io::{Input, Published};
-use crate::log_limit::LogLimit;
 use crate::options::Options;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bigfleet_net::log_limit::LogLimit;
 use bigfleet_proto::v1alpha1::ShardMessage;
 use bigfleet_types::ClusterId;
 use tokio::sync::mpsc;
@@ -12,7 +13,6 @@ use tonic::Status;
 
 use super::stopping;
 use crate::io::{CloseReason, Input, Lane, SessionId};
-use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::outbox::{Outbox, Pushed};
 

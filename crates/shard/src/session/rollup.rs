@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bigfleet_net::log_limit::LogLimit;
 use bigfleet_proto::v1alpha1::ClusterCapacityNeeds;
 use bigfleet_types::ClusterId;
 use prost::Message as _;
@@ -13,7 +14,6 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::DECODE_BUDGET_KIB;
 use crate::io::{Change, Ingest, Input, SessionId};
-use crate::log_limit::LogLimit;
 
 const SECURITY_LOG_PAUSE: Duration = Duration::from_secs(60);
 

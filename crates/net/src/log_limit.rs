@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Lets one line through, then none for a while.
 #[derive(Debug)]
-pub(crate) struct LogLimit {
+pub struct LogLimit {
     pause: Duration,
     last: Option<Instant>,
     suppressed: u64,
@@ -12,12 +12,13 @@ pub(crate) struct LogLimit {
 
 impl LogLimit {
     /// At most one line in each `pause`.
-    pub(crate) fn every(pause: Duration) -> Self {
+    #[must_use]
+    pub fn every(pause: Duration) -> Self {
         Self { pause, last: None, suppressed: 0 }
     }
 
     /// Whether to write now: `Some` with how many lines were left out since the last one.
-    pub(crate) fn pass(&mut self) -> Option<u64> {
+    pub fn pass(&mut self) -> Option<u64> {
         self.pass_at(Instant::now())
     }
 
@@ -28,6 +29,13 @@ impl LogLimit {
         }
         self.last = Some(now);
         Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+/// At most one line a minute.
+impl Default for LogLimit {
+    fn default() -> Self {
+        Self::every(Duration::from_secs(60))
     }
 }
 
@@ -44,5 +52,13 @@ mod tests {
         assert_eq!(limit.pass_at(at(59)), None);
         assert_eq!(limit.pass_at(at(60)), Some(2));
         assert_eq!(limit.pass_at(at(61)), None);
+    }
+
+    #[test]
+    fn one_line_a_minute_is_let_through_and_the_others_are_counted() {
+        let (mut said, start) = (LogLimit::default(), Instant::now());
+        let passes: Vec<_> = (0..=120).map(|n| said.pass_at(start + Duration::from_secs(n))).collect();
+        let expected = |n| if n % 60 == 0 { Some(if n == 0 { 0 } else { 59 }) } else { None };
+        assert_eq!(passes, (0..=120).map(expected).collect::<Vec<_>>());
     }
 }
