@@ -150,9 +150,9 @@ impl Control {
     /// Takes in what happened. Time never goes back.
     pub fn handle(&mut self, now: UnixNanos, input: Input) {
         match input {
-            Input::Listed { call, result } => {
+            Input::Listed { call, known, result } => {
                 if let Some(Call::List { generation }) = self.calls.close(call) {
-                    self.timed(|core| core.listed(now, generation, result));
+                    self.timed(|core| core.listed(now, generation, known, result));
                 }
             }
             Input::Got { call, result } => match self.calls.close(call) {

@@ -17,6 +17,8 @@ pub(crate) struct Inventory {
     by_audience: BTreeMap<ClusterId, BTreeSet<MachineId>>,
     configured: BTreeMap<ClusterId, usize>,
     in_flight: BTreeSet<MachineId>,
+    /// Machines of which the next List is to be heard although it says what the one before said.
+    open: BTreeSet<MachineId>,
     generation: u64,
     stock: Stock,
     pub(crate) tally: Tally,
@@ -66,6 +68,21 @@ impl Inventory {
         self.configured.keys()
     }
 
+    /// What the last List said of a machine is not what we hold, or we do not know.
+    pub(super) fn reopen(&mut self, id: &MachineId) {
+        self.open.insert(id.clone());
+    }
+
+    /// What the last List said of a machine is what we hold.
+    pub(super) fn settle(&mut self, id: &MachineId) {
+        self.open.remove(id);
+    }
+
+    /// Machines of which this List is to be heard whatever it says.
+    pub(super) fn take_open(&mut self) -> BTreeSet<MachineId> {
+        std::mem::take(&mut self.open)
+    }
+
     /// Machines with an operation under way, by id.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = (&MachineId, &Flight)> {
         self.in_flight.iter().filter_map(|id| Some((id, self.records.get(id)?.flight.as_deref()?)))
@@ -77,6 +94,7 @@ impl Inventory {
         let id = machine.id.clone();
         let record = Record::new(machine, now, self.generation);
         self.index(&id, &record, 1);
+        self.open.insert(id.clone());
         self.records.insert(id, record);
     }
 
@@ -92,6 +110,7 @@ impl Inventory {
         self.generation += 1;
         record.changed = self.generation;
         self.index(id, &record, 1);
+        self.open.insert(id.clone());
         self.records.insert(id.clone(), record);
     }
 
@@ -100,6 +119,7 @@ impl Inventory {
         let record = self.records.remove(id)?;
         self.index(id, &record, -1);
         self.in_flight.remove(id);
+        self.open.insert(id.clone());
         self.generation += 1;
         Some(record)
     }
@@ -122,6 +142,7 @@ impl Inventory {
         self.in_flight.remove(id);
         let record = self.records.get_mut(id)?;
         let flight = record.flight.take()?;
+        self.open.insert(id.clone());
         record.settled = Some(now);
         Some(*flight)
     }
