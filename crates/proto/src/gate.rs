@@ -18,6 +18,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashSet;
 
 mod amounts;
+mod digest;
 pub mod machine;
 pub mod metadata;
 mod outbound;

@@ -276,7 +276,9 @@ impl Control {
 
     /// All machines as the core knows them, by id.
     pub fn machines(&self) -> impl Iterator<Item = &Machine> {
-        self.fleet.iter().map(|(_, record)| &*record.machine)
+        let mut machines: Vec<&Machine> = self.fleet.iter().map(|(_, record)| &*record.machine).collect();
+        machines.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        machines.into_iter()
     }
 
     /// The machines that a worker or a watch owns now, by id.

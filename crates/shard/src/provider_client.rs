@@ -17,9 +17,7 @@ use bigfleet_net::metrics::code_label;
 use bigfleet_net::{channel, limits};
 use bigfleet_proto::gate::{machine, metadata};
 use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
-use bigfleet_proto::v1alpha1::{
-    ConfigureRequest, CreateRequest, DeleteRequest, DrainRequest, MachineRef,
-};
+use bigfleet_proto::v1alpha1::{ConfigureRequest, CreateRequest, DeleteRequest, DrainRequest, MachineRef};
 use bigfleet_types::{MachineId, ShardId};
 use tokio::time::Instant;
 use tonic::client::Grpc;
@@ -111,8 +109,9 @@ impl ProviderClient {
                 let listing = Listing::read(&mut known, &answer);
                 (known, listing)
             });
-            let (known, listing) =
-                read.await.map_err(|error| Status::internal(format!("the answer could not be read: {error}")))?;
+            let (known, listing) = read
+                .await
+                .map_err(|error| Status::internal(format!("the answer could not be read: {error}")))?;
             *place = Some(known);
             listing.map(Response::new).map_err(|error| Status::internal(error.to_string()))
         };

@@ -99,6 +99,11 @@ impl Labels {
         self.0.is_empty()
     }
 
+    /// Keeps only the labels for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Arc<str>, &Arc<str>) -> bool) {
+        *self = self.0.iter().filter(|(key, value)| keep(key, value)).cloned().collect();
+    }
+
     /// Sets a label. Costs a copy of all of them: collect many at once.
     pub fn insert(&mut self, key: Arc<str>, value: Arc<str>) {
         *self = self.0.iter().cloned().chain([(key, value)]).collect();

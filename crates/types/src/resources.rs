@@ -85,7 +85,8 @@ impl Resources {
     /// Takes amounts in internal units. Amounts of one name add up; those not above zero are dropped.
     #[must_use]
     pub fn from_amounts(amounts: impl IntoIterator<Item = (ResourceName, i64)>) -> Self {
-        let mut sums: Vec<(ResourceName, i64)> = amounts.into_iter().filter(|(_, amount)| *amount > 0).collect();
+        let mut sums: Vec<(ResourceName, i64)> =
+            amounts.into_iter().filter(|(_, amount)| *amount > 0).collect();
         if !sums.is_sorted_by(|(a, _), (b, _)| a < b) {
             sums.sort_unstable();
             sums.dedup_by(|(later, amount), (kept, sum)| {
@@ -181,7 +182,9 @@ impl Resources {
     #[must_use]
     pub fn saturating_sub(&self, other: &Self) -> Self {
         let rest = self.iter().map(|(name, amount)| (name, amount.saturating_sub(other.get(name.as_str()))));
-        Self::sorted(rest.filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), amount)).collect())
+        Self::sorted(
+            rest.filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), amount)).collect(),
+        )
     }
 
     /// This vector `n` times; empty for `n <= 0`.

@@ -103,7 +103,12 @@ impl Written<'_> {
 impl Hash for Written<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let CapacityRequest {
-            requirements, priority, interruption_penalty, reclamation_penalty, topology_spread, ..
+            requirements,
+            priority,
+            interruption_penalty,
+            reclamation_penalty,
+            topology_spread,
+            ..
         } = self.0;
         (requirements, priority, interruption_penalty, reclamation_penalty, topology_spread).hash(state);
         if let Some((namespace, CoLocation { topology_key, selector })) = self.co_location() {
@@ -125,7 +130,9 @@ impl Form {
             interruption_penalty: request.interruption_penalty.clone(),
             reclamation_penalty: request.reclamation_penalty.clone(),
             topology_spread: request.topology_spread.clone(),
-            co_location: written.co_location().map(|(namespace, place)| (namespace.to_owned(), place.clone())),
+            co_location: written
+                .co_location()
+                .map(|(namespace, place)| (namespace.to_owned(), place.clone())),
             devices: written.devices().map(Arc::from).collect(),
             row,
         }

@@ -104,6 +104,9 @@ impl Control {
         }
 
         let mut open = self.fleet.take_open();
+        if whole {
+            self.fleet.reserve(changed.len().saturating_sub(self.fleet.len()));
+        }
         for Reported { id, record, violations } in &changed {
             if let Some(id) = id {
                 open.remove(id);

@@ -48,11 +48,7 @@ impl Reported {
 impl Input {
     /// The answer of a provider in the same process: all records.
     #[must_use]
-    pub fn listed(
-        call: CallId,
-        mut known: Box<Known>,
-        records: Result<Vec<Reported>, CallError>,
-    ) -> Self {
+    pub fn listed(call: CallId, mut known: Box<Known>, records: Result<Vec<Reported>, CallError>) -> Self {
         let result = records.map(|records| Listing::of(known.next(records, Reported::said)));
         Self::Listed { call, known, result }
     }

@@ -74,7 +74,9 @@ fn decided(seed: u64) -> (String, Vec<bigfleet_shard::control::WorkKey>) {
         Control::new(config(), Box::new(Seeded::new(7)), Metrics::register(&mut Registry::default()));
     let now = start();
     core.poll(now);
-    let Some(Output::List { call, known }) = core.drain_outputs().next() else { panic!("no List is asked for") };
+    let Some(Output::List { call, known }) = core.drain_outputs().next() else {
+        panic!("no List is asked for")
+    };
     let mut names = CLUSTERS.to_vec();
     let mut listed = machines();
     if seed > 0 {

@@ -12,9 +12,14 @@ use prost::Message as _;
 
 use super::check::check;
 use super::view::View;
-use super::walk::{Cursor, Digests, Reader, Unusual};
+use super::walk::{self, Cursor, Reader, Unusual, delimited};
 use super::{MAX_REVISION_BYTES, Record, Violation};
+use crate::gate::digest::Key;
 use crate::v1alpha1::MachineList;
+
+const MACHINES: u64 = delimited(1);
+const REVISION: u64 = delimited(2);
+const REMOVED_IDS: u64 = delimited(100);
 
 /// An answer that is no List.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +69,7 @@ pub struct Said<'a> {
 /// The records of the last List of a provider.
 #[derive(Debug, Default)]
 pub struct Known {
-    digests: Digests,
+    digests: Key,
     /// In the order in which they were first listed.
     slots: Vec<Slot>,
     by_id: HashTable<usize>,
@@ -133,7 +138,7 @@ impl Known {
 
     fn find(&self, id: &[u8]) -> Option<usize> {
         let is = |slot: &usize| self.slots[*slot].id.as_str().as_bytes() == id;
-        self.by_id.find(self.digests.of_text(id), is).copied()
+        self.by_id.find(self.digests.of(id), is).copied()
     }
 
     /// Takes records that are past the gate for the next List: for a provider in the same process.
@@ -172,7 +177,7 @@ impl Known {
         let Said { machine, always } = said;
         let digest = if always { 0 } else { digest };
         let Self { digests, slots, by_id, lists } = self;
-        let hash = |id: &MachineId| digests.of_text(id.as_str().as_bytes());
+        let hash = |id: &MachineId| digests.of(id.as_str().as_bytes());
         match by_id.entry(hash(id), |slot| slots[*slot].id == *id, |slot| hash(&slots[*slot].id)) {
             hash_table::Entry::Occupied(found) => {
                 let slot = &mut slots[*found.get()];
@@ -196,10 +201,15 @@ impl Known {
         let difference = self.begin();
         if difference.whole {
             let (mut cursor, mut records) = (Cursor::new(bytes), 0);
-            while let Some((number, _)) = cursor.field()? {
-                records += usize::from(number == 1);
+            loop {
+                match cursor.key()? {
+                    0 => break,
+                    key => cursor.skip(key)?,
+                }
+                records += 1;
             }
-            self.reserve(records);
+            // Nothing that is a machine takes fewer bytes.
+            self.reserve(records.min(bytes.len() / 32));
         }
         let mut walk = Walk {
             known: self,
@@ -213,18 +223,19 @@ impl Known {
         };
         let (mut cursor, mut at) = (Cursor::new(bytes), 0);
         let (mut revision, mut removed): (&[u8], _) = (&[], Vec::new());
-        while let Some((number, field)) = cursor.field()? {
-            match number {
-                1 => {
-                    walk.record(at, field.bytes()?)?;
+        loop {
+            match cursor.key()? {
+                0 => break,
+                MACHINES => {
+                    walk.record(at, cursor.bytes()?)?;
                     at += 1;
                 }
-                2 => revision = field.bytes()?,
-                100 => match MachineId::parse(field.text()?) {
+                REVISION => revision = cursor.bytes()?,
+                REMOVED_IDS => match MachineId::parse(cursor.text()?) {
                     Ok(id) => removed.push(id),
                     Err(_) => walk.difference.violations.push(Violation::BadRemovedId),
                 },
-                _ => {}
+                key => cursor.skip_unless(key, &[1, 2, 100])?,
             }
         }
         let mut records = walk.end();
@@ -242,7 +253,7 @@ impl Known {
     fn reserve(&mut self, records: usize) {
         let Self { digests, slots, by_id, .. } = self;
         slots.reserve(records);
-        by_id.reserve(records, |slot| digests.of_text(slots[*slot].id.as_str().as_bytes()));
+        by_id.reserve(records, |slot| digests.of(slots[*slot].id.as_str().as_bytes()));
     }
 
     /// Takes out what the last List did not have.
@@ -254,7 +265,7 @@ impl Known {
                 at += 1;
                 continue;
             }
-            let hash = |id: &MachineId| self.digests.of_text(id.as_str().as_bytes());
+            let hash = |id: &MachineId| self.digests.of(id.as_str().as_bytes());
             let last = self.slots.len() - 1;
             let moved = hash(&self.slots[last].id);
             if let Ok(entry) = self.by_id.find_entry(hash(&self.slots[at].id), |slot| *slot == at) {
@@ -272,7 +283,7 @@ impl Known {
 impl<'a> Walk<'_, 'a> {
     fn record(&mut self, at: usize, bytes: &'a [u8]) -> Result<(), Unusual> {
         let known = &mut *self.known;
-        let (digest, id) = known.digests.of(bytes)?;
+        let (digest, id) = walk::digest(&known.digests, bytes)?;
         let digest = digest.max(1);
         // Mostly the order is that of the List before.
         let in_order = known.slots.get_mut(self.next).filter(|slot| slot.digest == digest);

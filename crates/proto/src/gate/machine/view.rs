@@ -66,7 +66,10 @@ impl<'a> View<'a> {
             last_error,
             allocatable,
             cluster,
-            shard_metadata: shard_metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+            shard_metadata: shard_metadata
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect(),
         }
     }
 }

@@ -3,13 +3,13 @@
 //! It reads what every usual encoder writes. Anything else is [`Unusual`], whether it is wrong or only rare (groups, a
 //! message in two parts, a key twice, labels apart from each other); the generated decoder judges that.
 
-use std::hash::{BuildHasher as _, Hasher as _};
+use std::hash::Hasher as _;
 
 use bigfleet_types::{Labels, Resources};
-use foldhash::quality::SeedableRandomState;
 use hashbrown::HashMap;
 
 use super::view::View;
+use crate::gate::digest::Key;
 use crate::gate::{Error, Texts, amounts};
 
 /// Not for this reader.
@@ -18,44 +18,29 @@ pub(super) struct Unusual;
 
 type Read<T> = Result<T, Unusual>;
 
-const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
-const DELIMITED: u64 = 2;
-const FIXED32: u64 = 5;
-
 /// Bytes that are still to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a>(&'a [u8]);
 
-/// A field: its number, and what it holds.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Field<'a> {
-    Number(u64),
-    Double(f64),
-    Bytes(&'a [u8]),
-    /// Four bytes that no message here has.
-    Word,
+/// How a field is written, as its key says.
+mod kind {
+    pub(super) const VARINT: u64 = 0;
+    pub(super) const FIXED64: u64 = 1;
+    pub(super) const DELIMITED: u64 = 2;
+    pub(super) const FIXED32: u64 = 5;
 }
 
-impl<'a> Field<'a> {
-    pub(super) fn bytes(self) -> Read<&'a [u8]> {
-        if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Unusual) }
-    }
+/// The key of a field that has a length: texts, bytes and messages.
+pub(super) const fn delimited(number: u64) -> u64 {
+    number << 3 | kind::DELIMITED
+}
 
-    pub(super) fn text(self) -> Read<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Unusual)
-    }
+const fn varint(number: u64) -> u64 {
+    number << 3 | kind::VARINT
+}
 
-    fn double(self) -> Read<f64> {
-        if let Self::Double(double) = self { Ok(double) } else { Err(Unusual) }
-    }
-
-    /// Numbers of 32 bits are the lower half of what was written.
-    fn int32(self) -> Read<i32> {
-        let Self::Number(number) = self else { return Err(Unusual) };
-        let [a, b, c, d, ..] = number.to_le_bytes();
-        Ok(i32::from_le_bytes([a, b, c, d]))
-    }
+const fn fixed64(number: u64) -> u64 {
+    number << 3 | kind::FIXED64
 }
 
 impl<'a> Cursor<'a> {
@@ -63,37 +48,62 @@ impl<'a> Cursor<'a> {
         Self(bytes)
     }
 
-    /// The next field and its number; `None` at the end.
+    /// The key of the next field; 0 at the end.
     #[inline]
-    pub(super) fn field(&mut self) -> Read<Option<(u64, Field<'a>)>> {
+    pub(super) fn key(&mut self) -> Read<u64> {
         if self.0.is_empty() {
-            return Ok(None);
+            return Ok(0);
         }
         let key = self.varint()?;
-        let number = key >> 3;
-        if number == 0 || key > u64::from(u32::MAX) {
-            return Err(Unusual);
-        }
-        let field = match key & 7 {
-            VARINT => Field::Number(self.varint()?),
-            FIXED64 => {
-                let (bytes, rest) = self.0.split_first_chunk().ok_or(Unusual)?;
-                self.0 = rest;
-                Field::Double(f64::from_le_bytes(*bytes))
-            }
-            DELIMITED => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Unusual)?;
-                let (bytes, rest) = self.0.split_at_checked(length).ok_or(Unusual)?;
-                self.0 = rest;
-                Field::Bytes(bytes)
-            }
-            FIXED32 => {
+        // There is no field 0.
+        if key < 8 || key > u64::from(u32::MAX) { Err(Unusual) } else { Ok(key) }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&mut self) -> Read<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).map_err(|_| Unusual)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Unusual)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    #[inline]
+    pub(super) fn text(&mut self) -> Read<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Unusual)
+    }
+
+    #[inline]
+    fn double(&mut self) -> Read<f64> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(Unusual)?;
+        self.0 = rest;
+        Ok(f64::from_le_bytes(*bytes))
+    }
+
+    /// Numbers of 32 bits are the lower half of what was written.
+    #[inline]
+    fn int32(&mut self) -> Read<i32> {
+        let [a, b, c, d, ..] = self.varint()?.to_le_bytes();
+        Ok(i32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Passes over a field that has no number of `known`, or is written otherwise than those: the first is fine.
+    #[inline]
+    pub(super) fn skip_unless(&mut self, key: u64, known: &[u64]) -> Read<()> {
+        if known.contains(&(key >> 3)) { Err(Unusual) } else { self.skip(key) }
+    }
+
+    #[inline]
+    pub(super) fn skip(&mut self, key: u64) -> Read<()> {
+        match key & 7 {
+            kind::VARINT => self.varint().map(|_| ()),
+            kind::FIXED64 => self.double().map(|_| ()),
+            kind::DELIMITED => self.bytes().map(|_| ()),
+            kind::FIXED32 => {
                 self.0 = self.0.get(4..).ok_or(Unusual)?;
-                Field::Word
+                Ok(())
             }
-            _ => return Err(Unusual),
-        };
-        Ok(Some((number, field)))
+            _ => Err(Unusual),
+        }
     }
 
     #[inline]
@@ -128,64 +138,65 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Makes digests of records. The key is the process's own, so nobody can make two records look alike.
-#[derive(Debug, Clone)]
-pub(super) struct Digests(SeedableRandomState);
+const ID: u64 = delimited(1);
+const STATE: u64 = varint(2);
+const HOST: u64 = delimited(3);
+const INSTANCE_TYPE: u64 = delimited(4);
+const ZONE: u64 = delimited(5);
+const CAPACITY_TYPE: u64 = varint(6);
+const PRICE_PER_HOUR: u64 = fixed64(7);
+const INTERRUPTION_PROBABILITY: u64 = fixed64(8);
+const RESOURCES: u64 = delimited(9);
+const LABELS: u64 = delimited(10);
+const LAST_ERROR: u64 = delimited(12);
+const ALLOCATABLE: u64 = delimited(13);
+const CLUSTER: u64 = delimited(14);
+const METADATA: u64 = delimited(15);
+/// The only field of a vector, the key of an entry, the provider of a host.
+const FIRST: u64 = delimited(1);
+const SECOND: u64 = delimited(2);
+/// The numbers of a machine's fields.
+const MACHINE: [u64; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15];
 
-impl Default for Digests {
-    fn default() -> Self {
-        // The standard library's keys come from the system's source of chance.
-        let seed = std::hash::RandomState::new().hash_one(0_u64);
-        Self(SeedableRandomState::with_seed(seed, foldhash::SharedSeed::global_random()))
-    }
-}
-
-impl Digests {
-    pub(super) fn of_text(&self, text: &[u8]) -> u64 {
-        let mut hasher = self.0.build_hasher();
-        hasher.write(text);
-        hasher.finish()
-    }
-
-    /// Of all bytes of a record, but the entries of a map may come in any order: an encoder may shuffle them. With it comes
-    /// the id, unchecked. What is not well-formed may have any digest.
-    pub(super) fn of<'a>(&self, record: &'a [u8]) -> Read<(u64, &'a [u8])> {
-        let (mut hasher, mut entries, mut id) = (self.0.build_hasher(), 0_u64, [].as_slice());
-        let mut cursor = Cursor(record);
-        let mut run = cursor;
-        loop {
-            let start = cursor;
-            let field = cursor.field()?;
-            let (number, bytes) = match field {
-                Some((number @ (9 | 10 | 13 | 15), Field::Bytes(bytes))) => (number, bytes),
-                Some((1, Field::Bytes(bytes))) => {
-                    id = bytes;
-                    continue;
-                }
-                Some(_) => continue,
-                None => break,
-            };
-            hasher.write(start.since(run));
-            run = cursor;
-            if number == 10 || number == 15 {
-                entries = entries.wrapping_add(self.of_text(cursor.since(start)));
-                continue;
+/// The digest of all bytes of a record, but the entries of a map may come in any order: an encoder may shuffle them. With it
+/// comes the id, unchecked. What is not well-formed may have any digest.
+pub(super) fn digest<'a>(digests: &Key, record: &'a [u8]) -> Read<(u64, &'a [u8])> {
+    let (mut hasher, mut entries, mut id) = (digests.hasher(), 0_u64, [].as_slice());
+    let mut cursor = Cursor(record);
+    let mut run = cursor;
+    loop {
+        let start = cursor;
+        let key = cursor.key()?;
+        match key {
+            0 => break,
+            ID => id = cursor.bytes()?,
+            LABELS | METADATA => {
+                hasher.write(start.since(run));
+                cursor.skip(key)?;
+                run = cursor;
+                entries = entries.wrapping_add(digests.of(cursor.since(start)));
             }
-            let mut inner = Cursor(bytes);
-            let mut sum = number;
-            loop {
-                let start = inner;
-                if inner.field()?.is_none() {
-                    break;
+            RESOURCES | ALLOCATABLE => {
+                hasher.write(start.since(run));
+                let mut inner = Cursor(cursor.bytes()?);
+                run = cursor;
+                let mut sum = key;
+                loop {
+                    let start = inner;
+                    match inner.key()? {
+                        0 => break,
+                        key => inner.skip(key)?,
+                    }
+                    sum = sum.wrapping_add(digests.of(inner.since(start)));
                 }
-                sum = sum.wrapping_add(self.of_text(inner.since(start)));
+                hasher.write_u64(sum);
             }
-            hasher.write_u64(sum);
+            _ => cursor.skip(key)?,
         }
-        hasher.write(cursor.since(run));
-        hasher.write_u64(entries);
-        Ok((hasher.finish(), id))
     }
+    hasher.write(cursor.since(run));
+    hasher.write_u64(entries);
+    Ok((hasher.finish(), id))
 }
 
 /// Reads records of one message. Remembers vectors and labels by their bytes: few of them differ.
@@ -206,31 +217,35 @@ impl<'a> Reader<'a> {
         let mut cursor = Cursor(record);
         loop {
             let start = cursor;
-            let Some((number, field)) = cursor.field()? else { break };
-            match number {
-                1 => into.id = field.text()?,
-                2 => into.state = field.int32()?,
-                3 if into.host.is_none() => into.host = Some(pair(field.bytes()?)?),
-                4 => into.instance_type = field.text()?,
-                5 => into.zone = field.text()?,
-                6 => into.capacity_type = field.int32()?,
-                7 => into.price_per_hour = field.double()?,
-                8 => into.interruption_probability = field.double()?,
-                9 if into.resources.is_none() => into.resources = Some(self.vector(field.bytes()?)?),
-                10 => {
-                    field.bytes()?;
+            let key = cursor.key()?;
+            match key {
+                0 => break,
+                ID => into.id = cursor.text()?,
+                STATE => into.state = cursor.int32()?,
+                HOST if into.host.is_none() => into.host = Some(pair(cursor.bytes()?)?),
+                INSTANCE_TYPE => into.instance_type = cursor.text()?,
+                ZONE => into.zone = cursor.text()?,
+                CAPACITY_TYPE => into.capacity_type = cursor.int32()?,
+                PRICE_PER_HOUR => into.price_per_hour = cursor.double()?,
+                INTERRUPTION_PROBABILITY => into.interruption_probability = cursor.double()?,
+                RESOURCES if into.resources.is_none() => {
+                    into.resources = Some(self.vector(cursor.bytes()?)?);
+                }
+                LABELS => {
+                    cursor.bytes()?;
                     let (from, run) = labels.unwrap_or((start, &[]));
                     if from.0.len() - start.0.len() != run.len() {
                         return Err(Unusual);
                     }
                     labels = Some((from, cursor.since(from)));
                 }
-                12 => into.last_error = field.text()?,
-                13 if into.allocatable.is_none() => into.allocatable = Some(self.vector(field.bytes()?)?),
-                14 => into.cluster = field.text()?,
-                15 => into.shard_metadata.push(pair(field.bytes()?)?),
-                3 | 9 | 13 => return Err(Unusual),
-                _ => {}
+                LAST_ERROR => into.last_error = cursor.text()?,
+                ALLOCATABLE if into.allocatable.is_none() => {
+                    into.allocatable = Some(self.vector(cursor.bytes()?)?);
+                }
+                CLUSTER => into.cluster = cursor.text()?,
+                METADATA => into.shard_metadata.push(pair(cursor.bytes()?)?),
+                _ => cursor.skip_unless(key, &MACHINE)?,
             }
         }
         if let Some((_, run)) = labels {
@@ -245,9 +260,11 @@ impl<'a> Reader<'a> {
         }
         let mut entries = Vec::new();
         let mut cursor = Cursor(message);
-        while let Some((number, field)) = cursor.field()? {
-            if number == 1 {
-                entries.push(pair(field.bytes()?)?);
+        loop {
+            match cursor.key()? {
+                0 => break,
+                FIRST => entries.push(pair(cursor.bytes()?)?),
+                key => cursor.skip_unless(key, &[1])?,
             }
         }
         sort(&mut entries)?;
@@ -262,8 +279,8 @@ impl<'a> Reader<'a> {
         }
         let mut entries = Vec::new();
         let mut cursor = Cursor(run);
-        while let Some((_, field)) = cursor.field()? {
-            entries.push(pair(field.bytes()?)?);
+        while cursor.key()? != 0 {
+            entries.push(pair(cursor.bytes()?)?);
         }
         sort(&mut entries)?;
         let texts = &mut self.texts;
@@ -278,14 +295,14 @@ impl<'a> Reader<'a> {
 fn pair(message: &[u8]) -> Read<(&str, &str)> {
     let mut pair = ("", "");
     let mut cursor = Cursor(message);
-    while let Some((number, field)) = cursor.field()? {
-        match number {
-            1 => pair.0 = field.text()?,
-            2 => pair.1 = field.text()?,
-            _ => {}
+    loop {
+        match cursor.key()? {
+            0 => return Ok(pair),
+            FIRST => pair.0 = cursor.text()?,
+            SECOND => pair.1 = cursor.text()?,
+            key => cursor.skip_unless(key, &[1, 2])?,
         }
     }
-    Ok(pair)
 }
 
 /// Puts the entries of a map in order.
