@@ -220,9 +220,10 @@ fn fr42_a_bad_record_is_put_aside_with_its_reason_and_the_others_count() {
 
 #[test]
 fn fr46_the_cells_of_the_cost_metric_add_up_and_are_few() {
+    let kinds = [CapacityType::OnDemand, CapacityType::Spot, CapacityType::Reserved];
     let machines: Vec<_> = (0..60_i32)
-        .map(|n| {
-            let kind = [CapacityType::OnDemand, CapacityType::Spot, CapacityType::Reserved][n as usize % 3];
+        .zip(kinds.into_iter().cycle())
+        .map(|(n, kind)| {
             let chance = if kind == CapacityType::Spot { 0.1 } else { 0.0 };
             priced(gpu(&format!("m{n:02}"), Speculative), kind, f64::from(n) * 0.123_457, chance)
         })
