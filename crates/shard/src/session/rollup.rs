@@ -56,8 +56,10 @@ impl Mailbox {
         let mut ingest = Ingest::default();
         loop {
             let rollup = self.take().await;
-            let Heading { cluster_id, timestamp_unix_nanos } = Heading::of(&rollup);
-            if cluster_id != cluster.as_str()
+            let heading = Heading::of(&rollup);
+            let timestamp_unix_nanos = heading.map_or(0, |heading| heading.timestamp_unix_nanos);
+            if let Some(Heading { cluster_id, .. }) = heading
+                && cluster_id != cluster.as_str()
                 && let Some(suppressed) = security_log.pass()
             {
                 let named: String = cluster_id.chars().take(253).collect();

@@ -87,10 +87,10 @@ pub struct Heading<'a> {
 }
 
 impl<'a> Heading<'a> {
-    /// Reads the bytes of a [`ClusterCapacityNeeds`]; of a message that is none, as if it said nothing.
+    /// Reads the bytes of a [`ClusterCapacityNeeds`]; `None` if they are not written as usual.
     #[must_use]
-    pub fn of(message: &'a [u8]) -> Self {
-        Raw::read(message).map(|raw| raw.heading).unwrap_or_default()
+    pub fn of(message: &'a [u8]) -> Option<Self> {
+        Raw::read(message).ok().map(|raw| raw.heading)
     }
 }
 
