@@ -59,7 +59,7 @@ impl Factory {
         machine.interruption_probability = model.interruption;
         machine.resources = model.capacity.clone();
         machine.allocatable = model.capacity.clone();
-        machine.labels = model.labels.clone();
+        machine.labels = model.labels.clone().into();
         if state != MachineState::Speculative {
             let reference = format!("host-{scrambled:010x}").into();
             machine.host = Some(Host { provider: self.provider.clone(), reference });

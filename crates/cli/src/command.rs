@@ -147,10 +147,23 @@ fn finish(outcome: Outcome) -> ExitCode {
         }
         Err(Failure::Said(status)) => ExitCode::from(status),
         Err(Failure::Run(error)) => {
-            report(&format!("{error:#}"));
+            report(&told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and what caused it, in one line. Many errors say their cause in their own words; it is not said again.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 /// As [`start`], for a command that logs nothing.

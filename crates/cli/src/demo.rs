@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 
-use crate::command::{Failure, Outcome, print, ready};
+use crate::command::{Failure, Outcome, print, ready, told};
 use crate::logging;
 use crate::stop::Signals;
 use live::Live;
@@ -201,7 +201,7 @@ async fn perform(
                     surface.show(show)?;
                     return Err(error);
                 }
-                Err(error) => show.tell(format!("{error:#}")),
+                Err(error) => show.tell(told(&error)),
             },
         }
         surface.show(show)?;

@@ -14,6 +14,10 @@ mod stop;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Before any key is read. Not a reason to refuse to work where the kernel does not let us.
+    if let Err(error) = bigfleet_net::core_dump::disable() {
+        command::say(&format!("bigfleet: core dumps cannot be switched off, and could hold keys: {error}"));
+    }
     let arguments = match arguments::normalise(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(message) => return command::usage(&message),

@@ -6,8 +6,8 @@
 //! * [`channel`]: lazily connected client channels.
 //! * [`tls`]: certificates for both, and who stands behind them.
 //! * [`admin`]: `/metrics`, `/healthz`, `/readyz`, `/buildinfo`.
-//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`], [`log_limit`]: delays, message sizes, histogram families,
-//!   random ids, the process's clock, lines of the log that peers cause.
+//! * [`backoff`], [`limits`], [`metrics`], [`ids`], [`clock`], [`log_limit`], [`core_dump`]: delays, message sizes,
+//!   histogram families, random ids, the process's clock, lines of the log that peers cause, memory that is not dumped.
 //!
 //! Nothing here decides anything about machines or demand.
 
@@ -15,6 +15,7 @@ pub mod admin;
 pub mod backoff;
 pub mod channel;
 pub mod clock;
+pub mod core_dump;
 pub mod grpc;
 pub mod ids;
 pub mod limits;

@@ -5,19 +5,21 @@
 //! rows costs what the distinct shapes cost, however many requests there are.
 
 mod canonical;
+mod forms;
 mod shape;
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bigfleet_proto::v1alpha1::{CapacityNeed, PenaltyBucket};
 use bigfleet_types::{Group, Profile};
+use hashbrown::HashMap;
 
 use crate::io::{CapacityRequest, Uid};
 
 pub use canonical::{Skip, SkipReason, gang_group, kinds_group};
+use forms::Forms;
 use shape::{Shape, Total};
 
 /// What one request changed.
@@ -56,9 +58,12 @@ pub struct Raise {
 #[derive(Debug, Default)]
 pub struct Aggregate {
     requests: HashMap<Uid, Contribution>,
-    rows: HashMap<Arc<RowKey>, HashMap<Arc<Shape>, u64>>,
-    shapes: HashSet<Arc<Shape>>,
+    rows: ShapesByRow,
+    forms: Forms,
 }
+
+/// How often each shape occurs in each row.
+type ShapesByRow = HashMap<Arc<RowKey>, HashMap<Arc<Shape>, u64>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Contribution {
@@ -97,16 +102,13 @@ impl Hash for RowKey {
 impl Aggregate {
     /// Takes a request that appeared or changed; what it contributed before is taken back.
     pub fn apply(&mut self, request: &CapacityRequest) -> Change {
-        let counted = match canonical::read(request) {
-            Ok(counted) => counted,
+        let (new, saturated) = match self.read(request) {
+            Ok(read) => read,
             Err(skip) => {
                 let changed = self.remove(&request.uid);
                 return Change { changed, grew: false, saturated: false, skip: Some(skip) };
             }
         };
-        let row = self.row(RowKey { profile: counted.profile, group: counted.group });
-        let shape = self.shape(counted.shape);
-        let new = Contribution { row, shape };
         let old = self.requests.get(&request.uid);
         let changed = old != Some(&new);
         let grew = match old {
@@ -114,13 +116,28 @@ impl Aggregate {
             _ => !new.shape.is_empty(),
         };
         if changed {
-            self.remove(&request.uid);
-            let shapes = self.rows.entry(new.row.clone()).or_default();
-            *shapes.entry(new.shape.clone()).or_default() += 1;
-            self.shapes.insert(new.shape.clone());
-            self.requests.insert(request.uid.clone(), new);
+            if old.is_some() {
+                self.remove(&request.uid);
+            }
+            self.add(request.uid.clone(), new);
         }
-        Change { changed, grew, saturated: counted.saturated, skip: None }
+        Change { changed, grew, saturated, skip: None }
+    }
+
+    fn read(&mut self, request: &CapacityRequest) -> Result<(Contribution, bool), Skip> {
+        if request.deleting {
+            return Err(Skip { reason: SkipReason::Deleted, detail: "it is being deleted".to_owned() });
+        }
+        let (shape, saturated) = self.forms.shape(&request.resources)?;
+        let row = self.forms.row(request, &shape, &self.rows)?;
+        Ok((Contribution { row, shape }, saturated))
+    }
+
+    fn add(&mut self, uid: Uid, new: Contribution) {
+        let shapes = self.rows.entry_ref(&new.row).or_default();
+        *shapes.entry_ref(&new.shape).or_default() += 1;
+        self.requests.insert(uid, new);
+        self.forms.sweep(&self.rows);
     }
 
     /// Takes over what a request contributes to `before`, if anything.
@@ -129,11 +146,7 @@ impl Aggregate {
             return;
         };
         self.remove(uid);
-        let row = self.row((*known.row).clone());
-        let shape = self.shape((*known.shape).clone());
-        *self.rows.entry(row.clone()).or_default().entry(shape.clone()).or_default() += 1;
-        self.shapes.insert(shape.clone());
-        self.requests.insert(uid.clone(), Contribution { row, shape });
+        self.add(uid.clone(), known.clone());
     }
 
     /// Takes back what a request contributed; `false` when that was nothing.
@@ -151,10 +164,6 @@ impl Aggregate {
             if shapes.is_empty() {
                 self.rows.remove(&row);
             }
-        }
-        // The set and this function hold the last two.
-        if Arc::strong_count(&shape) == 2 {
-            self.shapes.remove(&shape);
         }
         true
     }
@@ -222,14 +231,5 @@ impl Aggregate {
             });
         }
         Rows { needs, saturated }
-    }
-
-    fn row(&self, key: RowKey) -> Arc<RowKey> {
-        let key = Arc::new(key);
-        self.rows.get_key_value(&key).map_or(key, |(known, _)| known.clone())
-    }
-
-    fn shape(&self, shape: Shape) -> Arc<Shape> {
-        self.shapes.get(&shape).cloned().unwrap_or_else(|| Arc::new(shape))
     }
 }

@@ -10,13 +10,15 @@
 //! * [`shardread`]: what inspectors ask.
 //! * The way back is `From`: a Need to its row, a machine to its record, a vector to its strings.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use bigfleet_types::{IdError, QuantityError, ResourceName};
+use foldhash::quality::RandomState;
+use hashbrown::HashSet;
 
 mod amounts;
+mod digest;
 pub mod machine;
 pub mod metadata;
 mod outbound;
@@ -160,8 +162,8 @@ fn shown(text: &str) -> String {
 /// Keeps one copy of each text of a message: rows and machines repeat few texts many times.
 #[derive(Default)]
 struct Texts {
-    texts: HashSet<Arc<str>>,
-    resources: HashSet<ResourceName>,
+    texts: HashSet<Arc<str>, RandomState>,
+    resources: HashSet<ResourceName, RandomState>,
 }
 
 impl Texts {

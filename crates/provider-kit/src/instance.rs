@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broken_instances_are_refused_by_field() {
+    fn fr42_fr44_broken_instances_are_refused_by_field() {
         type Case = (&'static str, fn(&mut Instance));
         let cases: [Case; 12] = [
             ("id", |i| i.id.clear()),

@@ -4,7 +4,7 @@
 //! use bigfleet_provider_kit::{pretend::Pretend, seeds, standard};
 //! # use std::sync::Arc;
 //! fn main() -> std::process::ExitCode {
-//!     standard::main("mine", |settings| {
+//!     standard::main("mine", async |settings| {
 //!         Ok(Arc::new(Pretend::new(settings.provider.clone(), seeds::quarters("slot", settings.seed_count), true)))
 //!     })
 //! }
@@ -28,9 +28,13 @@ pub use settings::{Settings, Unusable};
 /// Why a provider ended that was not asked to, or never began.
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs a provider: reads the flags, makes the back end, serves until SIGINT or SIGTERM. `name` is lower-case letters,
-/// digits and `_`; metrics begin with it. Status 0 after a signal, 1 when it fails, 2 for a flag that cannot be used.
-pub fn main(name: &str, backend: impl FnOnce(&Settings) -> Result<Arc<dyn Backend>, Problem>) -> ExitCode {
+/// Runs a provider: reads the flags, makes the back end, serves until SIGINT or SIGTERM. The back end
+/// is made on the runtime that serves it, so that clients of clouds can be opened there. `name` is lower-case letters,
+/// digits and `_`; metrics begin with it. Logs go to standard error, and core dumps are off. Status 0 after a signal, 1 when it fails, 2 for a flag that cannot be used.
+pub fn main(
+    name: &str,
+    backend: impl AsyncFnOnce(&Settings) -> Result<Arc<dyn Backend>, Problem>,
+) -> ExitCode {
     let settings = match Settings::read(name, std::env::args().skip(1)) {
         Ok(settings) => settings,
         Err(Unusable::Help) => {
@@ -42,8 +46,22 @@ pub fn main(name: &str, backend: impl FnOnce(&Settings) -> Result<Arc<dyn Backen
             return ExitCode::from(2);
         }
     };
-    let ended = backend(&settings).and_then(|backend| {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(&settings, backend))
+    // A second call in one process (tests) keeps the first subscriber.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(settings.log_level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .try_init();
+    if let Err(error) = bigfleet_net::core_dump::disable() {
+        tracing::warn!(%error, "core dumps cannot be switched off, and could hold keys");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = runtime.map_err(Problem::from).and_then(|runtime| {
+        runtime.block_on(async {
+            let backend = backend(&settings).await?;
+            serve(&settings, backend).await
+        })
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

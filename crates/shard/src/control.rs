@@ -150,9 +150,9 @@ impl Control {
     /// Takes in what happened. Time never goes back.
     pub fn handle(&mut self, now: UnixNanos, input: Input) {
         match input {
-            Input::Listed { call, result } => {
+            Input::Listed { call, known, result } => {
                 if let Some(Call::List { generation }) = self.calls.close(call) {
-                    self.timed(|core| core.listed(now, generation, result));
+                    self.timed(|core| core.listed(now, generation, known, result));
                 }
             }
             Input::Got { call, result } => match self.calls.close(call) {
@@ -276,7 +276,9 @@ impl Control {
 
     /// All machines as the core knows them, by id.
     pub fn machines(&self) -> impl Iterator<Item = &Machine> {
-        self.fleet.iter().map(|(_, record)| &*record.machine)
+        let mut machines: Vec<&Machine> = self.fleet.iter().map(|(_, record)| &*record.machine).collect();
+        machines.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        machines.into_iter()
     }
 
     /// The machines that a worker or a watch owns now, by id.

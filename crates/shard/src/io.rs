@@ -12,6 +12,10 @@ use bigfleet_types::{Attribution, ClusterId, Machine, MachineId, NeedKey, Resour
 
 use crate::decision_audit::{DecisionAudit, Divergence};
 
+mod listing;
+
+pub use listing::{Known, Listing};
+
 /// One call to the provider, numbered from 1 in the order in which the core asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
@@ -27,8 +31,10 @@ pub enum Input {
     Listed {
         /// The call that asked for it.
         call: CallId,
-        /// All records in the order of the answer, or why there is no answer.
-        result: Result<Vec<Reported>, CallError>,
+        /// What is known of the provider's Lists, for the next one.
+        known: Box<Known>,
+        /// How it differs from the List before, or why there is no answer.
+        result: Result<Listing, CallError>,
     },
     /// A Get came back.
     Got {
@@ -120,7 +126,7 @@ impl From<machine::Record> for Reported {
         };
         Self {
             id: record.id,
-            record: record.machine.map(Arc::new).map_err(refused),
+            record: record.machine.map_err(refused),
             violations: record.violations.into_iter().map(machine::Violation::label).collect(),
         }
     }
@@ -186,6 +192,8 @@ pub enum Output {
     List {
         /// Answered by [`Input::Listed`].
         call: CallId,
+        /// What is known of the List before; comes back with the answer.
+        known: Box<Known>,
     },
     /// Ask for one machine.
     Get {

@@ -5,6 +5,7 @@
 //! calls wait for the end of the pause within their own deadline.
 
 mod dial;
+mod list;
 mod status;
 
 use std::future::Future;
@@ -16,15 +17,14 @@ use bigfleet_net::metrics::code_label;
 use bigfleet_net::{channel, limits};
 use bigfleet_proto::gate::{machine, metadata};
 use bigfleet_proto::v1alpha1::capacity_provider_client::CapacityProviderClient;
-use bigfleet_proto::v1alpha1::{
-    ConfigureRequest, CreateRequest, DeleteRequest, DrainRequest, ListFilter, MachineRef,
-};
+use bigfleet_proto::v1alpha1::{ConfigureRequest, CreateRequest, DeleteRequest, DrainRequest, MachineRef};
 use bigfleet_types::{MachineId, ShardId};
 use tokio::time::Instant;
+use tonic::client::Grpc;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use crate::io::{Acknowledged, CallError, Mutation, Reported};
+use crate::io::{Acknowledged, CallError, Known, Listing, Mutation, Reported};
 use crate::metrics::Metrics;
 use dial::Dial;
 
@@ -53,7 +53,7 @@ pub struct ProviderClient(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     calls: CapacityProviderClient<Channel>,
-    lists: CapacityProviderClient<Channel>,
+    lists: Grpc<Channel>,
     shard: ShardId,
     epoch: i64,
     next_sequence: AtomicI64,
@@ -69,17 +69,21 @@ struct Token {
 }
 
 impl ProviderClient {
-    /// A client that has not connected yet; must run on a tokio runtime. Times its calls in `metrics`, and counts there
-    /// what is wrong with a List as a whole.
+    /// A client that has not connected yet; must run on a tokio runtime. Times its calls in `metrics`.
     ///
     /// # Errors
     /// The address is none.
     pub fn new(options: Options, metrics: Metrics) -> Result<Self, channel::Error> {
         let channel = channel::connect_lazy(&options.addr, &channel::Options::default())?;
-        let client = CapacityProviderClient::new(channel).max_encoding_message_size(limits::CALL_BYTES);
+        let calls = CapacityProviderClient::new(channel.clone())
+            .max_encoding_message_size(limits::CALL_BYTES)
+            .max_decoding_message_size(limits::CALL_BYTES);
+        let lists = Grpc::new(channel)
+            .max_encoding_message_size(limits::CALL_BYTES)
+            .max_decoding_message_size(options.max_list_bytes);
         Ok(Self(Arc::new(Inner {
-            calls: client.clone().max_decoding_message_size(limits::CALL_BYTES),
-            lists: client.max_decoding_message_size(options.max_list_bytes),
+            calls,
+            lists,
             shard: options.shard,
             epoch: options.epoch,
             next_sequence: AtomicI64::new(1),
@@ -88,28 +92,32 @@ impl ProviderClient {
         })))
     }
 
-    /// Every machine that the provider has, in the order of its answer.
+    /// Every machine that the provider has, compared with what is known of its last List. That comes back, whatever the
+    /// outcome.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn list(&self) -> Result<Vec<Reported>, CallError> {
-        let mut client = self.0.lists.clone();
-        let answer = self
-            .call("List", LIST_DEADLINE, || async move { client.list(ListFilter::default()).await })
-            .await?;
-        // Half a million records are work of a second: not for a thread that also carries frames.
-        let (violations, records) = tokio::task::spawn_blocking(move || {
-            let listing = machine::list(&answer);
-            let records: Vec<Reported> = listing.records.into_iter().map(Reported::from).collect();
-            (listing.violations, records)
-        })
-        .await
-        .map_err(|error| CallError::Rejected(format!("the answer could not be read: {error}")))?;
-        for violation in violations {
-            let labels = [("kind", violation.label())];
-            self.0.metrics.provider_contract_violations.get_or_create(&labels).inc();
-        }
-        Ok(records)
+    pub async fn list(&self, known: Box<Known>) -> (Box<Known>, Result<Listing, CallError>) {
+        let mut lists = self.0.lists.clone();
+        let mut held = Some(known);
+        let place = &mut held;
+        let send = || async move {
+            let answer = list::call(&mut lists).await?;
+            let mut known = place.take().unwrap_or_default();
+            // Half a million records are work of a second: not for a thread that also carries frames.
+            let read = tokio::task::spawn_blocking(move || {
+                let listing = Listing::read(&mut known, &answer);
+                (known, listing)
+            });
+            let (known, listing) = read
+                .await
+                .map_err(|error| Status::internal(format!("the answer could not be read: {error}")))?;
+            *place = Some(known);
+            listing.map(Response::new).map_err(|error| Status::internal(error.to_string()))
+        };
+        let result = self.call("List", LIST_DEADLINE, send).await;
+        // What did not come back is not known any more: the next List comes whole.
+        (held.unwrap_or_default(), result)
     }
 
     /// One machine.

@@ -183,7 +183,7 @@ impl<P: StepProvider> Stepper<P> {
 
     fn answer(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::List { call } => Some(Input::Listed { call, result: self.provider.list() }),
+            Output::List { call, known } => Some(Input::listed(call, known, self.provider.list())),
             Output::Get { call, machine } => Some(Input::Got { call, result: self.provider.get(&machine) }),
             Output::Mutate { call, machine, mutation } => {
                 Some(Input::Acked { call, result: self.provider.mutate(&machine, &mutation) })

@@ -18,7 +18,7 @@ pub mod chance;
 pub mod duration;
 
 pub use id::{ClusterId, Fingerprint, Group, IdError, MachineId, ShardId};
-pub use machine::{Attribution, CapacityType, Host, Machine};
+pub use machine::{Attribution, CapacityType, Host, Labels, Machine};
 pub use money::{EffectiveCost, NanoDollars, Probability, StampedPenalty};
 pub use need::{Need, NeedKey, Precedence};
 pub use penalty::{PenaltyBucket, UnknownBucket};

@@ -70,6 +70,76 @@ impl fmt::Display for CapacityType {
     }
 }
 
+/// The labels of a machine, sorted by key. Clones share them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl Labels {
+    /// The value of a label.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Arc<str>> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// Keys and values, by key.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps only the labels for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Arc<str>, &Arc<str>) -> bool) {
+        *self = self.0.iter().filter(|(key, value)| keep(key, value)).cloned().collect();
+    }
+
+    /// Sets a label. Costs a copy of all of them: collect many at once.
+    pub fn insert(&mut self, key: Arc<str>, value: Arc<str>) {
+        *self = self.0.iter().cloned().chain([(key, value)]).collect();
+    }
+}
+
+impl FromIterator<(Arc<str>, Arc<str>)> for Labels {
+    /// In any order; the last value of a key counts.
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, Arc<str>)>>(labels: I) -> Self {
+        let mut labels: Vec<_> = labels.into_iter().collect();
+        if !labels.is_sorted_by(|(a, _), (b, _)| a < b) {
+            labels.sort_by(|(a, _), (b, _)| a.cmp(b));
+            labels.dedup_by(|(later, new), (kept, value)| {
+                let same = later == kept;
+                if same {
+                    *value = new.clone();
+                }
+                same
+            });
+        }
+        Self(labels.into())
+    }
+}
+
+impl<const N: usize> From<[(Arc<str>, Arc<str>); N]> for Labels {
+    fn from(labels: [(Arc<str>, Arc<str>); N]) -> Self {
+        labels.into_iter().collect()
+    }
+}
+
+impl From<BTreeMap<Arc<str>, Arc<str>>> for Labels {
+    fn from(labels: BTreeMap<Arc<str>, Arc<str>>) -> Self {
+        labels.into_iter().collect()
+    }
+}
+
 /// What a provider calls a host of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -143,7 +213,7 @@ pub struct Machine {
     /// What pods may use; empty when not said.
     pub allocatable: Resources,
     /// The provider's labels.
-    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    pub labels: Labels,
     /// Why it failed; empty unless it did.
     pub last_error: Arc<str>,
     /// For which Need it was bound.
@@ -166,7 +236,7 @@ impl Machine {
             interruption_probability: Probability::ZERO,
             resources: Resources::EMPTY,
             allocatable: Resources::EMPTY,
-            labels: BTreeMap::new(),
+            labels: Labels::default(),
             last_error: "".into(),
             attribution: Attribution::default(),
         }

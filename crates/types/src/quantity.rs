@@ -219,21 +219,11 @@ impl fmt::Display for Quantity {
         }
         match self.family {
             Family::Binary if self.nano % NANO == 0 && self.nano.abs() >= 1024 * NANO => {
-                let mut mantissa = self.nano / NANO;
-                let mut suffix = 0;
-                while mantissa % 1024 == 0 && suffix < 6 {
-                    mantissa /= 1024;
-                    suffix += 1;
-                }
+                let (mantissa, suffix) = without_factors(self.nano / NANO, 1024, 6);
                 write!(f, "{mantissa}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][suffix])
             }
             family => {
-                let mut mantissa = self.nano;
-                let mut thousands = 0;
-                while mantissa % 1000 == 0 && thousands < 9 {
-                    mantissa /= 1000;
-                    thousands += 1;
-                }
+                let (mantissa, thousands) = without_factors(self.nano, 1000, 9);
                 if family == Family::Exponent {
                     let power = 3 * i32::try_from(thousands).unwrap_or(0) - 9;
                     return if power == 0 {
@@ -246,6 +236,42 @@ impl fmt::Display for Quantity {
             }
         }
     }
+}
+
+/// An integer that prints at half the cost when it has 64 bits.
+enum Mantissa {
+    Usual(i64),
+    Long(i128),
+}
+
+impl fmt::Display for Mantissa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usual(mantissa) => mantissa.fmt(f),
+            Self::Long(mantissa) => mantissa.fmt(f),
+        }
+    }
+}
+
+/// Divides by `factor` while nothing remains, at most so many times; gives how often. Not for 0.
+fn without_factors(mut mantissa: i128, factor: i64, most: usize) -> (Mantissa, usize) {
+    let mut times = 0;
+    while times < most {
+        let Ok(mut usual) = i64::try_from(mantissa) else {
+            if mantissa % i128::from(factor) != 0 {
+                return (Mantissa::Long(mantissa), times);
+            }
+            mantissa /= i128::from(factor);
+            times += 1;
+            continue;
+        };
+        while usual % factor == 0 && times < most {
+            usual /= factor;
+            times += 1;
+        }
+        return (Mantissa::Usual(usual), times);
+    }
+    (Mantissa::Long(mantissa), times)
 }
 
 impl fmt::Debug for Quantity {

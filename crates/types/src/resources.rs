@@ -74,25 +74,39 @@ fn nano_per_unit(name: &str) -> i128 {
 
 /// A vector of positive amounts in internal units (milli for `cpu`, whole units otherwise), sorted by name.
 ///
-/// An absent name is zero; zero amounts are never stored. All arithmetic saturates at 0 and 2^63-1.
+/// An absent name is zero; zero amounts are never stored. All arithmetic saturates at 0 and 2^63-1. Clones share the vector.
 #[derive(Clone, PartialEq, Eq, Default, Hash)]
-pub struct Resources(Vec<(ResourceName, i64)>);
+pub struct Resources(Option<Arc<[(ResourceName, i64)]>>);
 
 impl Resources {
     /// The empty vector.
-    pub const EMPTY: Self = Self(Vec::new());
+    pub const EMPTY: Self = Self(None);
 
     /// Takes amounts in internal units. Amounts of one name add up; those not above zero are dropped.
     #[must_use]
     pub fn from_amounts(amounts: impl IntoIterator<Item = (ResourceName, i64)>) -> Self {
-        let mut sums: BTreeMap<ResourceName, i64> = BTreeMap::new();
-        for (name, amount) in amounts {
-            if amount > 0 {
-                let sum = sums.entry(name).or_default();
-                *sum = sum.saturating_add(amount);
-            }
+        let mut sums: Vec<(ResourceName, i64)> =
+            amounts.into_iter().filter(|(_, amount)| *amount > 0).collect();
+        if !sums.is_sorted_by(|(a, _), (b, _)| a < b) {
+            sums.sort_unstable();
+            sums.dedup_by(|(later, amount), (kept, sum)| {
+                let same = later == kept;
+                if same {
+                    *sum = sum.saturating_add(*amount);
+                }
+                same
+            });
         }
-        Self(sums.into_iter().collect())
+        Self::sorted(sums)
+    }
+
+    /// Takes positive amounts that are sorted by name, each name once.
+    fn sorted(amounts: Vec<(ResourceName, i64)>) -> Self {
+        Self((!amounts.is_empty()).then(|| amounts.into()))
+    }
+
+    fn amounts(&self) -> &[(ResourceName, i64)] {
+        self.0.as_deref().unwrap_or_default()
     }
 
     /// Parses quantity strings, each rounded on its own. Negative amounts are dropped: callers at the boundary
@@ -125,24 +139,25 @@ impl Resources {
     /// The amount of a resource in internal units; 0 when absent.
     #[must_use]
     pub fn get(&self, name: &str) -> i64 {
-        self.0.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |i| self.0[i].1)
+        let amounts = self.amounts();
+        amounts.binary_search_by(|(n, _)| n.as_str().cmp(name)).map_or(0, |i| amounts[i].1)
     }
 
     /// Names and amounts, sorted by name; every amount is positive.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&ResourceName, i64)> {
-        self.0.iter().map(|(name, amount)| (name, *amount))
+        self.amounts().iter().map(|(name, amount)| (name, *amount))
     }
 
     /// How many resources have a positive amount.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.amounts().len()
     }
 
     /// Whether no resource has a positive amount.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// Whether every amount of `want` is met; what this vector has beyond does not matter.
@@ -166,12 +181,9 @@ impl Resources {
     /// What is left of this vector, never below zero.
     #[must_use]
     pub fn saturating_sub(&self, other: &Self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .map(|(name, amount)| (name.clone(), amount.saturating_sub(other.get(name.as_str()))))
-                .filter(|(_, amount)| *amount > 0)
-                .collect(),
+        let rest = self.iter().map(|(name, amount)| (name, amount.saturating_sub(other.get(name.as_str()))));
+        Self::sorted(
+            rest.filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), amount)).collect(),
         )
     }
 
@@ -181,18 +193,19 @@ impl Resources {
         if n <= 0 {
             return Self::EMPTY;
         }
-        Self(self.0.iter().map(|(name, amount)| (name.clone(), amount.saturating_mul(n))).collect())
+        Self::sorted(self.iter().map(|(name, amount)| (name.clone(), amount.saturating_mul(n))).collect())
     }
 
     fn merged(&self, other: &Self, combine: impl Fn(i64, i64) -> i64) -> Self {
-        let mut out = Vec::with_capacity(self.0.len().max(other.0.len()));
-        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let (left, right) = (self.amounts(), other.amounts());
+        let mut out = Vec::with_capacity(left.len().max(right.len()));
+        let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
         loop {
             let order = match (left.peek(), right.peek()) {
                 (Some(l), Some(r)) => l.0.cmp(&r.0),
                 (Some(_), None) => std::cmp::Ordering::Less,
                 (None, Some(_)) => std::cmp::Ordering::Greater,
-                (None, None) => return Self(out),
+                (None, None) => return Self::sorted(out),
             };
             let take = |pair: Option<&(ResourceName, i64)>| pair.cloned();
             match order {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use bigfleet_engine::{Event, Policy};
-use bigfleet_proto::gate;
 use bigfleet_proto::v1alpha1::operator_message::Payload;
 use bigfleet_proto::v1alpha1::{ClusterCapacityNeeds, Machine, MachineList, OperatorMessage};
 use bigfleet_shard::control::{Config, Control};
-use bigfleet_shard::io::{CallId, Change, Ingest, Input, Output, Published, Reported, SessionId};
+use bigfleet_shard::io::{CallId, Change, Ingest, Input, Known, Listing, Output, Published, SessionId};
 use bigfleet_shard::metrics::Metrics;
 use bigfleet_types::chance::Seeded;
 use bigfleet_types::{ClusterId, Need};
@@ -76,17 +75,11 @@ pub(super) fn decode_rollup(frame: &[u8]) -> Result<ClusterCapacityNeeds> {
     }
 }
 
-/// Decodes a List.
-pub(super) fn decode_list(bytes: &[u8]) -> Result<MachineList> {
-    MachineList::decode(bytes).context("the List of the benchmark is none")
-}
-
-/// Takes a List through the gate.
-pub(super) fn accept_list(list: &MachineList) -> Result<Vec<Reported>> {
-    let listing = gate::machine::list(list);
-    let records: Vec<Reported> = listing.records.into_iter().map(Reported::from).collect();
-    ensure!(records.iter().all(|record| record.record.is_ok()), "the gate refuses records of the benchmark");
-    Ok(records)
+/// A List past the gate.
+pub(super) struct Answer {
+    call: CallId,
+    known: Box<Known>,
+    pub(super) listing: Listing,
 }
 
 /// The core of one shard.
@@ -95,7 +88,7 @@ pub(super) struct Core {
     /// What the task of each session remembers.
     ingests: BTreeMap<u64, Ingest>,
     /// A List that the core waits for.
-    list: Option<CallId>,
+    list: Option<(CallId, Box<Known>)>,
     published: Option<Arc<Published>>,
     /// Frames that went to operators.
     pub(super) frames: u64,
@@ -113,12 +106,22 @@ impl Core {
         core
     }
 
-    /// Answers the List that the core waits for.
-    pub(super) fn list(&mut self, records: Vec<Reported>) -> Result<()> {
-        let call = self.list.take().context("the core asked for no List")?;
-        self.control.handle(START, Input::Listed { call, result: Ok(records) });
+    /// Reads the List that the core waits for.
+    pub(super) fn read_list(&mut self, bytes: &[u8]) -> Result<Answer> {
+        let (call, mut known) = self.list.take().context("the core asked for no List")?;
+        let listing = Listing::read(&mut known, bytes)?;
+        ensure!(
+            listing.changed.iter().all(|record| record.record.is_ok()),
+            "the gate refuses records of the benchmark"
+        );
+        Ok(Answer { call, known, listing })
+    }
+
+    /// Takes a List over.
+    pub(super) fn list(&mut self, answer: Answer) {
+        let Answer { call, known, listing } = answer;
+        self.control.handle(START, Input::Listed { call, known, result: Ok(listing) });
         self.carry_out();
-        Ok(())
     }
 
     /// Lets time pass until the core asks for its next List; a cycle may run.
@@ -173,7 +176,7 @@ impl Core {
     fn carry_out(&mut self) {
         for output in self.control.drain_outputs() {
             match output {
-                Output::List { call } => self.list = Some(call),
+                Output::List { call, known } => self.list = Some((call, known)),
                 Output::Send { message, .. } => {
                     black_box(message.encode_to_vec());
                     self.frames += 1;

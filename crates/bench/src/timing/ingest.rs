@@ -7,7 +7,6 @@ use bigfleet_engine::Event;
 use bigfleet_types::ClusterId;
 
 use super::core::{Core, Wire, decode_rollup, rollup};
-use super::list::Taken;
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
 use crate::realistic::Realistic;
@@ -27,7 +26,8 @@ pub(super) fn run() -> Result<Run> {
     let fleet = Realistic::new(PROFILES[2]);
     let wire = Wire::of(&fleet)?;
     let mut core = Core::new(fleet.policy());
-    core.list(Taken::from(&wire.list)?.records)?;
+    let answer = core.read_list(&wire.list)?;
+    core.list(answer);
     let demand = Realistic::new(SESSIONS);
     let mut all = Round::default();
     all.run(&demand, 1, &mut core, true)?;

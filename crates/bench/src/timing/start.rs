@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::core::{Core, Wire, decode_rollup};
-use super::list::{HALF_A_MILLION, Taken};
+use super::list::HALF_A_MILLION;
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
 use crate::realistic::Realistic;
@@ -27,13 +27,12 @@ pub(super) fn cold(profile: &str) -> Result<Run> {
     let profile = PROFILES.into_iter().find(|known| known.name == profile).context("no such profile")?;
     let fleet = Realistic::new(profile);
     let wire = Wire::of(&fleet)?;
-    let Taken { records, decode, gate, free } = Taken::from(&wire.list)?;
     let mut core = Core::new(fleet.policy());
     let mut laps = Laps::begin();
-    core.list(records)?;
-    let apply = laps.end();
-    let mut parts =
-        vec![("list decode", decode), ("list gate", gate), ("list free", free), ("list apply", apply)];
+    let answer = core.read_list(&wire.list)?;
+    let read = laps.end();
+    core.list(answer);
+    let mut parts = vec![("list read", read), ("list apply", laps.end())];
     let made = Made { bytes: Some(wire.bytes()), ..ready(&fleet, &wire, &mut core, &mut parts)? };
     Ok(Run { parts, made })
 }
@@ -41,10 +40,10 @@ pub(super) fn cold(profile: &str) -> Result<Run> {
 pub(super) fn herd() -> Result<Run> {
     let fleet = Realistic::new(HALF_A_MILLION);
     let wire = Wire::of(&fleet)?;
-    let Taken { records, .. } = Taken::from(&wire.list)?;
     let mut core = Core::new(fleet.policy());
+    let answer = core.read_list(&wire.list)?;
     let mut laps = Laps::begin();
-    core.list(records)?;
+    core.list(answer);
     let mut parts = vec![("list apply", laps.end())];
     let bytes = wire.bytes() - wire.list.len() as u64;
     let made = Made { bytes: Some(bytes), ..ready(&fleet, &wire, &mut core, &mut parts)? };

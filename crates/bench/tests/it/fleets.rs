@@ -101,7 +101,7 @@ fn racks_are_real() {
     Realistic::new(profile("5k"))
         .fill(&mut |event| {
             let Event::Machine { machine, .. } = event else { return };
-            let name = machine.labels[RACK_KEY].to_string();
+            let name = machine.labels.get(RACK_KEY).unwrap().to_string();
             let rack = racks.entry(name.clone()).or_default();
             rack.0 += 1;
             rack.1.insert(format!("{} {} {:?}", machine.instance_type, machine.zone, machine.capacity()));

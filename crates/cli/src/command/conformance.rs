@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bigfleet_conformance::{
-    Authority, Event, Launch, Only, Options, Outcome as Found, Profile, Program as Provider, Report, Series,
-    Settings, Subject, Verdict, behaviours, run as run_suite,
+    Authority, Error as RunError, Event, Launch, Only, Options, Outcome as Found, Profile,
+    Program as Provider, Report, Series, Settings, Subject, Verdict, behaviours, run as run_suite,
 };
 
 use super::{Failure, Outcome, block_on, print};
@@ -203,7 +203,11 @@ pub(super) fn run(values: &Values) -> Outcome {
     options.authority = authority(values, &out)?;
     let subject = subject(values, &out, options.authority.as_deref())?;
     block_on(async {
-        let report = run_suite(&subject, &options, &mut progress).await.map_err(anyhow::Error::from)?;
+        let report = run_suite(&subject, &options, &mut progress).await;
+        let report = report.map_err(|error| match error {
+            RunError::Nothing { .. } => Failure::Usage(error.to_string()),
+            error => error.into(),
+        })?;
         write(&out, &report)?;
         print(&report.text())?;
         match report.verdict {

@@ -8,13 +8,14 @@ mod flags;
 mod new;
 mod repair;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bigfleet_net::listen::Listener;
 use bigfleet_net::tls::{Files, Guards, Tls};
 use bigfleet_net::{admin, listen};
 use bigfleet_provider_kit::program::Program as LocalProgram;
+use bigfleet_provider_kit::server::desk::socket_beside;
 use bigfleet_provider_kit::{Backend, FileStore, Handle, MemStore, Options, Provider, Store, Timeouts};
 use clap::{ArgMatches, Command};
 
@@ -22,9 +23,6 @@ use super::shard::address;
 use super::{Failure, Outcome, block_on, finish, ready, start, usage};
 use crate::config::Values;
 use crate::stop::Signals;
-
-/// Longest path of a socket in the file system, in bytes.
-const LONGEST_SOCKET: usize = 100;
 
 /// The part of the command line that names a provider.
 pub(super) fn command() -> Command {
@@ -78,7 +76,7 @@ impl Common {
             reflection: values.switch("reflection"),
             seed_count: u64::try_from(values.count("seed-count")).unwrap_or(u64::MAX),
             state: values.path("state"),
-            admin_socket: admin_socket(values),
+            admin_socket: values.path("admin-socket").or_else(|| socket_beside(&values.path("state")?)),
             tls: tls(values, &label(values, name))?,
             strict_epoch: values.switch("strict-epoch"),
         })
@@ -123,23 +121,6 @@ fn given_label(values: &Values) -> Option<String> {
 /// What hosts call their provider.
 fn label(values: &Values, name: &str) -> String {
     given_label(values).unwrap_or_else(|| name.to_owned())
-}
-
-/// The admin socket of a provider that keeps its state in `folder`.
-fn socket_in(folder: &Path) -> PathBuf {
-    folder.join("admin.sock")
-}
-
-/// The admin socket as the flags ask for it: beside the state, unless its path is too long to be one.
-fn admin_socket(values: &Values) -> Option<PathBuf> {
-    values.path("admin-socket").or_else(|| {
-        let path = values.path("state").map(|folder| socket_in(&folder))?;
-        let fits = path.as_os_str().len() <= LONGEST_SOCKET;
-        if !fits {
-            tracing::warn!(path = %path.display(), "too long for a socket; `repair` needs --admin-socket with a shorter one");
-        }
-        fits.then_some(path)
-    })
 }
 
 /// A command line of a flag; `None` when the flag is not set.

@@ -13,6 +13,7 @@ use super::audit::{Entry, Tail};
 use super::cluster::Cluster;
 use super::picture::{ActionLine, ClassLine, ClusterLine, Picture, STATES, UnmetLine};
 use super::world::{World, state};
+use crate::command;
 use crate::ctl::fleet;
 
 /// How many actions a picture shows at most.
@@ -55,7 +56,8 @@ impl Observer {
             async move {
                 loop {
                     // An unanswered question shows as a missing cycle; the reason is in the log.
-                    let told = world.needs().await.inspect_err(|error| tracing::warn!("{error:#}"));
+                    let told =
+                        world.needs().await.inspect_err(|error| tracing::warn!("{}", command::told(error)));
                     answer.send_replace(told.map(|needs| understood(&needs)).unwrap_or_default());
                     tokio::time::sleep(ASK_EVERY).await;
                 }

@@ -145,6 +145,7 @@ fn what_cannot_be_tested_is_refused_before_anything_starts() {
         (&["--target", "h:1", "--tls"], "trusts an authority of its own"),
         (&["--target", "h:1", "--tls-ca", "ca.crt"], "both of them or not at all"),
         (&["--target", "h:1", "--tls-cert=x"], "mints a certificate for each shard id"),
+        (&["--target", "h:1", "--only", "B999,Full"], "--only B999,Full chooses no behaviour"),
     ] {
         let mut all = vec!["conformance", "--out", folder];
         all.extend(words);
@@ -155,6 +156,12 @@ fn what_cannot_be_tested_is_refused_before_anything_starts() {
     let missing = run(&["conformance", "--out", folder, "--exec", "/nonexistent/provider"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("cannot start \"/nonexistent/provider\""), "{}", stderr(&missing));
+    assert_eq!(
+        stderr(&missing).matches("No such file").count(),
+        1,
+        "a cause is said once: {}",
+        stderr(&missing)
+    );
     let ends = run(&["conformance", "--out", folder, "--exec", &provider("fakecloud --no-such-flag")]);
     assert_eq!(ends.status.code(), Some(1));
     assert!(

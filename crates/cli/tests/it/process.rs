@@ -155,6 +155,13 @@ impl Program {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    /// The largest file, in bytes, into which the kernel would dump its memory, as the kernel says it.
+    pub(crate) fn core_limit(&self) -> String {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+        line.and_then(|line| line.split_whitespace().next()).unwrap().to_owned()
+    }
+
     fn story(&self) -> String {
         format!("printed {:?}, logged\n{}", self.printed, self.logged())
     }

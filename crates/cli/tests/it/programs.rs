@@ -393,3 +393,23 @@ fn a_data_directory_serves_one_process() {
     assert_eq!(third.terminate().0.code(), Some(0));
     assert!(std::fs::read(data.join("epoch")).unwrap() != epoch, "an epoch was used twice");
 }
+
+/// Memory holds keys and bootstrap blobs: whatever the limit of the shell, nothing of it gets into a dump.
+#[test]
+fn no_program_leaves_a_core_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("with-dumps");
+    let program = env!("CARGO_BIN_EXE_bigfleet");
+    std::fs::write(
+        &script,
+        format!("#!/bin/sh\nulimit -S -c \"$(ulimit -H -c)\"\nexec '{program}' \"$@\"\n"),
+    )
+    .unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let args = ["provider", "fakecloud", "--addr=127.0.0.1:0", "--metrics-addr=0"];
+    let mut program = Program::start_as(&script, &args, &folder.path().join("log"));
+    program.ready("provider");
+    assert_eq!(program.core_limit(), "0");
+    assert!(program.terminate().0.success());
+}

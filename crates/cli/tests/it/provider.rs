@@ -377,17 +377,24 @@ async fn a_new_provider_compiles_and_is_certified_unedited() {
     let program = target.join("debug/bigfleet-provider-my-cloud");
 
     let log = folder.path().join("log");
+    let state = format!("--state={}", folder.path().join("state").display());
     let args = [
         "--addr=127.0.0.1:0",
         "--metrics-addr=0",
         "--use-fake-backend",
         "--seed-count=64",
         "--provider=certify",
+        &state,
     ];
     let mut running = Program::start_as(&program, &args, &log);
     let mut client = Client::connect(running.ready("provider"));
     assert_eq!(client.list().await.len(), 64);
     whole_life(&mut client, "slot-0", "a").await;
+    // What our own programs do, this one does too: it logs, it is repaired by its owner, it leaves no core dump.
+    assert!(running.logged().contains("WARN no TLS"), "{}", running.logged());
+    let repair = run(&["provider", "repair", &state, "slot-0"]);
+    assert!(stderr(&repair).contains("slot-0: not repaired: \"slot-0\" is Idle"), "{}", stderr(&repair));
+    assert_eq!(running.core_limit(), "0");
     assert!(running.terminate().0.success());
     let exec = format!("'{}' --metrics-addr=0", program.display());
     crate::conformance::certified(&exec, "core,cloud,spot");

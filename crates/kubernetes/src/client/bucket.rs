@@ -77,6 +77,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn fr58_two_thousand_evictions_keep_to_the_rate_of_their_cluster() {
+        let bucket = std::sync::Arc::new(Bucket::new(200, 400));
+        let start = Instant::now();
+        let one = |_| {
+            let bucket = std::sync::Arc::clone(&bucket);
+            tokio::spawn(async move {
+                bucket.take(Class::Urgent).await;
+                start.elapsed()
+            })
+        };
+        let mut times = Vec::new();
+        for eviction in (0..2000).map(one).collect::<Vec<_>>() {
+            times.push(eviction.await.unwrap());
+        }
+        times.sort();
+        // The burst goes at once; of the rest never more than the rate in any second.
+        assert!(times[399] < Duration::from_millis(50), "{:?}", times[399]);
+        assert!(times.windows(202).skip(400).all(|w| w[201] - w[0] > Duration::from_millis(990)));
+        let all = times[1999];
+        assert!((Duration::from_millis(7900)..Duration::from_millis(8400)).contains(&all), "{all:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_can_wait_leaves_the_last_fifth() {
         let bucket = Bucket::new(1, 100);
         let all = |class| std::iter::from_fn(|| bucket.try_take(class).ok()).count();

@@ -12,6 +12,7 @@ use bigfleet_types::{
 };
 use sha2::{Digest, Sha256};
 
+use super::RowKey;
 use super::shape::{Shape, ShapeError};
 use crate::io::{CapacityRequest, CoLocation, LabelSelector};
 
@@ -56,24 +57,13 @@ pub struct Skip {
     pub detail: String,
 }
 
-/// What a good request contributes.
-pub(super) struct Counted {
-    pub(super) profile: Profile,
-    pub(super) group: Group,
-    pub(super) shape: Shape,
-    pub(super) saturated: bool,
-}
-
 fn skip<T>(reason: SkipReason, detail: impl Into<String>) -> Result<T, Skip> {
     Err(Skip { reason, detail: detail.into() })
 }
 
-/// Reads one request.
-pub(super) fn read(request: &CapacityRequest) -> Result<Counted, Skip> {
-    if request.deleting {
-        return skip(SkipReason::Deleted, "it is being deleted");
-    }
-    let (shape, saturated) = Shape::parse(&request.resources).or_else(|error| match error {
+/// Reads what a request asks for. Says too whether an amount was cut to the largest.
+pub(super) fn shape(resources: &BTreeMap<String, String>) -> Result<(Shape, bool), Skip> {
+    let (shape, saturated) = Shape::parse(resources).or_else(|error| match error {
         ShapeError::Quantity(name, error) => {
             skip(SkipReason::BadQuantity, format!("spec.resources[{name}] {error}"))
         }
@@ -81,12 +71,17 @@ pub(super) fn read(request: &CapacityRequest) -> Result<Counted, Skip> {
             skip(SkipReason::BadQuantity, format!("spec.resources[{name}] is below zero"))
         }
     })?;
-    if request.resources.len() > MAX_RESOURCES {
+    if resources.len() > MAX_RESOURCES {
         return skip(SkipReason::TooLarge, format!("spec.resources has more than {MAX_RESOURCES} names"));
     }
     for name in shape.names() {
         bounded("spec.resources", name)?;
     }
+    Ok((shape, saturated))
+}
+
+/// Reads to which row a request of this shape belongs.
+pub(super) fn row(request: &CapacityRequest, shape: &Shape) -> Result<RowKey, Skip> {
     let mut requirements = requirements(&request.requirements)?;
     let mut group = kinds_group(shape.names());
     if let Some(place) = request.co_location.as_ref().filter(|place| !place.topology_key.is_empty()) {
@@ -106,7 +101,7 @@ pub(super) fn read(request: &CapacityRequest) -> Result<Counted, Skip> {
         bucket("spec.interruptionPenalty", request.interruption_penalty.as_deref())?,
         bucket("spec.reclamationPenalty", request.reclamation_penalty.as_deref())?,
     );
-    Ok(Counted { profile, group: Group::new(&group), shape, saturated })
+    Ok(RowKey { profile, group: Group::new(&group) })
 }
 
 fn bounded(field: &str, text: &str) -> Result<(), Skip> {

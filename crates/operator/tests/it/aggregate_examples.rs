@@ -143,6 +143,17 @@ fn ex09_half_a_dollar_is_a_bucket_of_its_own() {
 }
 
 #[test]
+fn fr41_a_penalty_is_read_to_the_milli_dollar_and_nonsense_is_not_zero() {
+    assert_eq!(bucket(Some("500m")), 2, "$0.50");
+    for nonsense in ["abc", "", "1.1.0", "NaN", "$5"] {
+        let bad = CapacityRequest { interruption_penalty: Some(nonsense.to_owned()), ..with(&[]) };
+        is_skipped(&bad, SkipReason::BadQuantity);
+        let message = Aggregate::default().apply(&bad).skip.unwrap().detail;
+        assert!(message.starts_with("spec.interruptionPenalty "), "{message}");
+    }
+}
+
+#[test]
 fn ex10_bounds_of_penalty_buckets() {
     let cases =
         [("1500m", 4), ("0", 1), ("8000", 16), ("8193", 17), ("8388608", 26), ("8388609", 27), ("-5", 1)];

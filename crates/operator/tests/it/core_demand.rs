@@ -322,6 +322,25 @@ fn drill05_requests_that_cannot_be_read_any_more_close_the_gate() {
 }
 
 #[test]
+fn fr56_a_request_that_lives_a_millisecond_leaves_nothing_behind() {
+    let mut rig = Rig::running();
+    rig.input(cpu("a", "3"));
+    rig.seconds(30);
+    rig.input(cpu("short", "5"));
+    rig.pass(Duration::from_millis(1));
+    rig.input(gone("short"));
+    rig.seconds(30);
+    assert_eq!(total_cpu(&rig), Some("3"));
+    // Seen in the wrong order, too, and several times.
+    rig.burst([gone("late"), cpu("late", "7"), gone("late"), gone("late")]);
+    rig.seconds(30);
+    assert_eq!(total_cpu(&rig), Some("3"));
+    rig.input(cpu("b", "2"));
+    rig.seconds(30);
+    assert_eq!(total_cpu(&rig), Some("5"), "and the next one counts as ever");
+}
+
+#[test]
 fn drill07_what_no_shard_takes_is_not_sent() {
     let mut rig = Rig::with(|config| config.max_rollup_bytes = 2_000);
     rig.input(Input::Synced);

@@ -195,6 +195,34 @@ fn drill08_a_budget_blocks_past_the_deadline() {
     assert_eq!(rig.core.counters().drain_results, [("failed", 1)].into());
 }
 
+/// Where pods that stand in the way may be killed: the drain ends at its deadline, and who was in the way is told.
+#[test]
+fn fr47_fr49_a_blocked_eviction_names_its_budget_and_ends_at_the_deadline() {
+    let mut rig = rig_with(&["m-1"], vec![pod("a", "n-1")], |config| config.force_delete_at_deadline = true);
+    rig.answer = Box::new(|write| match write {
+        Write::Evict { .. } => refuse("Cannot evict pod: budget ns/web allows 0 disruptions"),
+        _ => Some(Ok(())),
+    });
+    instruct(&mut rig, "i", &["m-1"], 300);
+    rig.seconds(61);
+    let blocked: Vec<_> = rig.events.iter().filter(|e| e.reason == "BigFleetEvictionBlocked").collect();
+    assert_eq!(blocked.len(), 1, "once, within a minute: {:?}", rig.events);
+    assert_eq!(blocked[0].about, "Pod ns/pod-a");
+    assert!(blocked[0].message.contains("ns/web"), "{}", blocked[0].message);
+    rig.take_writes();
+    rig.seconds(238);
+    assert!(
+        !rig.take_writes().iter().any(|write| matches!(write, Write::DeletePod { .. })),
+        "not before its time"
+    );
+    rig.seconds(2);
+    let writes = rig.take_writes();
+    assert!(writes.iter().any(|write| matches!(write, Write::DeletePod { .. })));
+    assert_eq!(last_put(writes).map(|o| o.phase), Some(Phase::Drained));
+    rig.seconds(3600);
+    assert_eq!(rig.take_writes(), [], "and nothing goes on");
+}
+
 #[test]
 fn answers_to_evictions() {
     let cases: [(WriteError, Option<u64>); 4] = [
@@ -343,7 +371,7 @@ fn drill09_entries_that_are_not_acted_on() {
 }
 
 #[test]
-fn drill09_grace_is_bounded() {
+fn drill09_fr50_grace_is_bounded() {
     for (given, deadline) in
         [(0, "2023-11-14T22:13:50Z"), (-1, "2023-11-14T22:13:50Z"), (1 << 40, "2023-11-15T22:13:20Z")]
     {

@@ -35,9 +35,12 @@ pub(super) fn demand(map: &BTreeMap<String, String>, texts: &mut Texts) -> Resul
 }
 
 /// What a machine has: rounded down, and saturating.
-pub(super) fn supply(map: &BTreeMap<String, String>, texts: &mut Texts) -> Result<Resources, Error> {
-    let amounts: Result<Vec<(ResourceName, i64)>, Error> = map
-        .iter()
+pub(super) fn supply<'a>(
+    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    texts: &mut Texts,
+) -> Result<Resources, Error> {
+    let amounts: Result<Vec<(ResourceName, i64)>, Error> = entries
+        .into_iter()
         .map(|(name, text)| {
             let at = |problem| Error::at(format_args!("[{}]", shown(name)), problem);
             let amount = Resources::amount(name, quantity(text).map_err(at)?, Rounding::Down);

@@ -41,17 +41,19 @@ pub fn encode(attribution: &Attribution) -> BTreeMap<String, String> {
 /// skipped. The second value names the malformed keys, sorted, for the log.
 #[must_use]
 pub fn decode(metadata: &BTreeMap<String, String>) -> (Attribution, Vec<&'static str>) {
-    decode_into(metadata, &mut Texts::default())
+    let entries = metadata.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    decode_into(entries, &mut Texts::default())
 }
 
-pub(super) fn decode_into(
-    metadata: &BTreeMap<String, String>,
+/// The keys come sorted.
+pub(super) fn decode_into<'a>(
+    metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
     texts: &mut Texts,
 ) -> (Attribution, Vec<&'static str>) {
     let mut attribution = Attribution::default();
     let mut malformed = Vec::new();
     for (key, value) in metadata {
-        let known = match key.as_str() {
+        let known = match key {
             PRIORITY => {
                 attribution.priority = value.parse().ok();
                 attribution.priority.map_or(Err(PRIORITY), |_| Ok(()))

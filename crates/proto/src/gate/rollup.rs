@@ -3,14 +3,14 @@
 //! Limits: 250,000 rows; a row has at most 64 requirements, a requirement at most 256 values, a resource map at most 32
 //! names, a group at most 253 bytes, every other text at most 317. Amounts are at most 2^62 units.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bigfleet_types::{
     ClusterId, Fingerprint, Group, Need, Operator, PenaltyBucket, Profile, Requirement, Resources,
     SpreadTerm, WhenUnsatisfiable,
 };
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 mod ingest;
 
@@ -52,7 +52,9 @@ pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rol
     let mut index: HashMap<(Fingerprint, Group), usize> = HashMap::with_capacity(message.needs.len());
     let mut needs: Vec<Need> = Vec::with_capacity(message.needs.len());
     for (i, row) in message.needs.iter().enumerate() {
-        let accepted = profiles.of(row, &mut texts).and_then(|profile| accept_row(row, profile, &mut texts));
+        let (of_profile, _) = profiles.digests(row);
+        let accepted =
+            profiles.of(row, of_profile, &mut texts).and_then(|profile| accept_row(row, profile, &mut texts));
         let need = accepted.map_err(|error| error.within(format_args!("needs[{i}]")))?;
         match index.entry(row_key(&need)) {
             Entry::Occupied(known) => {

@@ -1,6 +1,7 @@
 //! The gate, row by row of its tables, and against arbitrary messages.
 
 mod arbitrary;
+mod lists;
 mod machine;
 mod metadata;
 mod rollup;

@@ -11,6 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::Provider;
 
+/// Longest path of a socket in the file system, in bytes.
+const LONGEST_SOCKET: usize = 100;
 /// Longest line, in bytes.
 const LINE: u64 = 64 * 1024;
 
@@ -46,6 +48,23 @@ pub struct Closed {
 pub struct Unanswered {
     path: PathBuf,
     source: std::io::Error,
+}
+
+/// The socket of a provider that keeps its state in `folder`.
+#[must_use]
+pub fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("admin.sock")
+}
+
+/// As [`socket_in`]; none, with a warning, where its path is too long to be a socket's.
+#[must_use]
+pub fn socket_beside(state: &Path) -> Option<PathBuf> {
+    let path = socket_in(state);
+    let fits = path.as_os_str().len() <= LONGEST_SOCKET;
+    if !fits {
+        tracing::warn!(path = %path.display(), "too long for a socket; `repair` needs --admin-socket with a shorter one");
+    }
+    fits.then_some(path)
 }
 
 /// Asks the provider that listens at `path`.

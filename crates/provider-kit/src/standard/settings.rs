@@ -6,6 +6,7 @@ use bigfleet_net::listen;
 use bigfleet_net::tls::{Files, Guards, Tls};
 use bigfleet_types::duration;
 
+use crate::server::desk::socket_beside;
 use crate::server::{Options, Timeouts};
 
 /// What the flags say.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub seed_count: u64,
     /// Where the state is kept; `None` for nowhere.
     pub state: Option<PathBuf>,
+    /// The least severe level that is logged.
+    pub log_level: tracing::Level,
     /// Options of the kit.
     pub kit: Options,
 }
@@ -59,9 +62,11 @@ impl Settings {
   --metrics-addr HOST:PORT   metrics and probes, 0 for none [:9090]
   --provider TEXT            what hosts call their provider
   --state FOLDER             keep machines, fences and operations here
+  --admin-socket PATH        socket for `bigfleet provider repair` [admin.sock in --state]
   --use-fake-backend         pretend only
   --seed-count N             how many machines to pretend to have [32]
   --transition-timeout TIME  how long any transition may take [5m, Drain 10m]
+  --log-level LEVEL          error, warn, info, debug or trace, on standard error [info]
   --reflection               tell the schema to whoever asks
   --strict-epoch             fence a shard by its newest epoch on any machine
   --tls-cert, --tls-key, --tls-ca FILE   mutual TLS; {id} in a path is the --provider
@@ -81,6 +86,7 @@ impl Settings {
             use_fake_backend: false,
             seed_count: 32,
             state: None,
+            log_level: tracing::Level::INFO,
             kit: Options { name: name.to_owned(), metrics_addr: fixed(":9090")?, ..Options::default() },
         };
         let (mut cert, mut key, mut ca) = (None, None, None);
@@ -116,7 +122,8 @@ impl Settings {
                     continue;
                 }
                 "addr" | "metrics-addr" | "provider" | "state" | "seed-count" | "transition-timeout"
-                | "tls-cert" | "tls-key" | "tls-ca" | "tls-crl" | "identity-denylist" => {}
+                | "admin-socket" | "log-level" | "tls-cert" | "tls-key" | "tls-ca" | "tls-crl"
+                | "identity-denylist" => {}
                 _ => return Err(Unusable::Unknown(argument)),
             }
             let Some(value) = given.or_else(|| arguments.next()) else { return Err(Unusable::Missing(flag)) };
@@ -126,6 +133,8 @@ impl Settings {
                 "metrics-addr" => settings.kit.metrics_addr = parse(&flag, &value)?,
                 "provider" => settings.provider = value,
                 "state" => settings.state = path(),
+                "admin-socket" => settings.kit.admin_socket = path(),
+                "log-level" => settings.log_level = parse(&flag, &value)?,
                 "seed-count" => settings.seed_count = parse(&flag, &value)?,
                 "transition-timeout" => {
                     let limit = duration::parse(&value).map_err(|e| bad(&flag, &value, &e.to_string()))?;
@@ -141,6 +150,9 @@ impl Settings {
         }
         let files = Files::from_flags(cert, key, ca)?.map(|files| files.of_id(&settings.provider));
         settings.kit.tls = Tls::from_flags(files, guards, require)?;
+        if settings.kit.admin_socket.is_none() {
+            settings.kit.admin_socket = settings.state.as_deref().and_then(socket_beside);
+        }
         Ok(settings)
     }
 }
@@ -182,6 +194,7 @@ mod tests {
         assert_eq!((settings.provider.as_str(), settings.seed_count), ("certify", 64));
         assert!(settings.use_fake_backend && !settings.kit.reflection);
         assert_eq!(settings.state, Some("s".into()));
+        assert_eq!(settings.kit.admin_socket, Some("s/admin.sock".into()), "for repairs");
         assert_eq!(settings.kit.timeouts, Timeouts::all(std::time::Duration::from_secs(2)));
         assert_eq!(settings.kit.metrics_addr, bigfleet_net::admin::Addr::Off);
     }
@@ -195,6 +208,7 @@ mod tests {
             (&["--seed-count=-1"], "--seed-count \"-1\""),
             (&["--addr=9000"], "--addr \"9000\""),
             (&["--use-fake-backend=perhaps"], "neither true nor false"),
+            (&["--log-level=loud"], "--log-level \"loud\""),
             (&["--tls-key=k"], "--tls-cert, --tls-ca missing"),
             (&["--transition-timeout=soon"], "--transition-timeout \"soon\""),
         ] {

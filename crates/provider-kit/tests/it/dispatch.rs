@@ -121,7 +121,7 @@ async fn call(client: &Client, kind: Kind, id: &str) -> Code {
 }
 
 #[tokio::test]
-async fn malformed_requests_name_the_field() {
+async fn fr50_malformed_requests_name_the_field() {
     let cloud = start(options()).await;
     let client = &cloud.client;
     let big: BTreeMap<String, String> = [("k".into(), "v".repeat(4 << 20))].into();

@@ -335,6 +335,8 @@ async fn a_provider_whose_store_is_broken_is_unready_and_says_why() {
 /// Takes long over its first rewrite.
 struct SlowRewrite {
     wanted: Arc<AtomicBool>,
+    /// After the next write, not before: a rewrite that is due already would hold up the write that the test waits for.
+    due: AtomicBool,
     begun: SyncSender<()>,
     go_on: Receiver<()>,
 }
@@ -345,11 +347,12 @@ impl Store for SlowRewrite {
     }
 
     fn append(&mut self, _changes: &[Change]) -> Result<(), Error> {
+        self.due.store(self.wanted.swap(false, Ordering::SeqCst), Ordering::SeqCst);
         Ok(())
     }
 
     fn wants_compaction(&self) -> bool {
-        self.wanted.swap(false, Ordering::SeqCst)
+        self.due.swap(false, Ordering::SeqCst)
     }
 
     fn compact(&mut self, snapshot: &mut dyn Iterator<Item = Change>) -> Result<(), Error> {
@@ -366,7 +369,7 @@ async fn reads_do_not_wait_for_a_rewrite_of_the_log() {
     let (begun, begins) = sync_channel(1);
     let (go, go_on) = sync_channel(1);
     let wanted = Arc::new(AtomicBool::new(false));
-    let store = SlowRewrite { wanted: Arc::clone(&wanted), begun, go_on };
+    let store = SlowRewrite { wanted: Arc::clone(&wanted), due: AtomicBool::new(false), begun, go_on };
     let cloud = serve(FakeCloud::new(options()).unwrap().store(store)).await;
     cloud.control().stage(Kind::Create, true);
     wanted.store(true, Ordering::SeqCst);

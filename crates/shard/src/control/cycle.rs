@@ -197,13 +197,13 @@ impl Control {
     fn publish(&mut self, now: UnixNanos) {
         self.ledger.publish(now, &self.open, &self.metrics);
         self.publish_demand(now);
-        self.fleet.tally.publish(&self.metrics);
+        self.fleet.publish(&self.metrics);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let metrics = &self.metrics;
         metrics.action_queue_depth.set(count(self.board.len()));
         metrics.execute_inflight.set(count(self.fleet.in_flight().filter(|(_, f)| f.holds_slot()).count()));
         metrics.provider_circuit_open.set(i64::from(self.breaker.is_open()));
-        metrics.cooled_down_machines.set(self.fleet.tally.cooling() + count(self.cool.resting(now)));
+        metrics.cooled_down_machines.set(self.fleet.tally().cooling() + count(self.cool.resting(now)));
         if let Some(last) = self.lists.last {
             metrics.inventory_age_seconds.set(now.since(last).as_secs_f64());
         }

@@ -122,7 +122,7 @@ impl Control {
     /// Machines in a state.
     #[must_use]
     pub fn machines_in(&self, state: MachineState) -> usize {
-        self.fleet.tally.in_state(state)
+        self.fleet.tally().in_state(state)
     }
 }
 

@@ -122,8 +122,9 @@ impl Control {
 
     /// Hands the engine every machine for which `concerned` holds, because a judgement about it changed.
     pub(super) fn rejudge(&mut self, now: UnixNanos, concerned: impl Fn(&Record) -> bool) {
-        let ids: Vec<MachineId> =
+        let mut ids: Vec<MachineId> =
             self.fleet.iter().filter(|(_, record)| concerned(record)).map(|(id, _)| id.clone()).collect();
+        ids.sort_unstable();
         for id in &ids {
             self.tell_engine(now, id);
         }

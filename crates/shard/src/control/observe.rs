@@ -11,12 +11,12 @@ use super::cooldown::after_strikes;
 use super::flight::{Flight, Operation, Stage, Watch};
 use super::record::StockClass;
 use super::schedule::Timer;
-use crate::io::{Refused, Reported};
+use crate::io::Refused;
 
 impl Control {
     /// Counts what was odd about a record.
-    pub(super) fn count_violations(&self, reported: &Reported) {
-        for kind in &reported.violations {
+    pub(super) fn count_violations(&self, violations: &[&'static str]) {
+        for kind in violations {
             self.metrics.provider_contract_violations.get_or_create(&[("kind", *kind)]).inc();
         }
     }

@@ -55,7 +55,7 @@ impl Control {
         let Some(flight) = self.fleet.flight_mut(id) else { return };
         flight.operation_id.clone_from(&ack.operation_id);
         let (operation, work, reissued) = (flight.operation, flight.work.clone(), flight.reissued);
-        self.count_violations(&ack.machine);
+        self.count_violations(&ack.machine.violations);
         let machine = match self.check_ack(id, operation, ack) {
             Ok(machine) => machine,
             Err(refused) => {

@@ -1,15 +1,19 @@
 //! The full List: what is at rest, and what is gone.
+//!
+//! It comes as a difference from the List before it. A record that says what it said then is looked at again only when our
+//! own has changed since, or when it could not be judged then.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigfleet_types::{MachineId, UnixNanos};
+use bigfleet_types::{Machine, MachineId, UnixNanos};
 use tracing::{error, info, warn};
 
 use super::Control;
 use super::config::{GUARD_LISTS, GUARD_REMOVALS, SETTLED_FOR};
 use super::schedule::Call;
-use crate::io::{CallError, Output, Reported};
+use crate::io::{CallError, Known, Listing, Output, Refused, Reported};
 
 /// When to ask for a List, and what earlier ones said.
 #[derive(Debug)]
@@ -20,6 +24,10 @@ pub(super) struct Lists {
     /// When the last good one came.
     pub(super) last: Option<UnixNanos>,
     failures: u32,
+    /// What the last good one said; away while one is on its way.
+    known: Box<Known>,
+    /// Machines that we hold and the last good one lacked.
+    absent: BTreeSet<MachineId>,
     held: Option<Held>,
     /// Machines that are gone for the provider's Gets, and since when. A List that still shows one is behind.
     pub(super) denied: BTreeMap<MachineId, UnixNanos>,
@@ -40,6 +48,8 @@ impl Default for Lists {
             asked: long_ago,
             last: None,
             failures: 0,
+            known: Box::default(),
+            absent: BTreeSet::new(),
             held: None,
             denied: BTreeMap::new(),
         }
@@ -55,7 +65,8 @@ impl Control {
         self.lists.at = None;
         self.lists.asked = now;
         let call = self.calls.open(Call::List { generation: self.fleet.generation() });
-        self.outputs.push_back(Output::List { call });
+        let known = std::mem::take(&mut self.lists.known);
+        self.outputs.push_back(Output::List { call, known });
     }
 
     /// A List came back.
@@ -63,11 +74,13 @@ impl Control {
         &mut self,
         now: UnixNanos,
         generation: u64,
-        result: Result<Vec<Reported>, CallError>,
+        known: Box<Known>,
+        result: Result<Listing, CallError>,
     ) {
-        let records = match result {
-            Ok(records) => records,
+        let Listing { whole, changed, gone, violations } = match result {
+            Ok(listing) => listing,
             Err(cause) => {
+                self.lists.known = known;
                 self.lists.failures = self.lists.failures.saturating_add(1);
                 let pause =
                     Duration::from_secs(1 << self.lists.failures.min(4)).min(self.config.cycle_interval);
@@ -86,26 +99,38 @@ impl Control {
         let first = self.lists.last.is_none();
         self.lists.last = Some(now);
         self.lists.denied.retain(|_, since| now.since(*since) < SETTLED_FOR);
+        for kind in violations {
+            self.metrics.provider_contract_violations.get_or_create(&[("kind", kind)]).inc();
+        }
 
-        let mut last: HashMap<&MachineId, usize> = HashMap::with_capacity(records.len());
-        for (i, id) in records.iter().enumerate().filter_map(|(i, r)| Some((i, r.id.as_ref()?))) {
-            if last.insert(id, i).is_some() {
-                self.metrics.provider_contract_violations.get_or_create(&[("kind", "duplicate_id")]).inc();
+        let mut open = self.fleet.take_open();
+        if whole {
+            self.fleet.reserve(changed.len().saturating_sub(self.fleet.len()));
+        }
+        for Reported { id, record, violations } in &changed {
+            if let Some(id) = id {
+                open.remove(id);
+            }
+            self.listed_one(now, generation, id.as_ref(), record.as_ref(), violations);
+        }
+        for id in &open {
+            if let Some(machine) = known.get(id) {
+                self.listed_one(now, generation, Some(id), Ok(machine), &[]);
             }
         }
-        for (i, reported) in records.iter().enumerate() {
-            if reported.id.as_ref().is_none_or(|id| last.get(id) == Some(&i)) {
-                self.listed_one(now, generation, reported);
-            }
+        let absent = &mut self.lists.absent;
+        if whole {
+            *absent = self.fleet.iter().map(|(id, _)| id).filter(|id| !known.contains(id)).cloned().collect();
+        } else {
+            absent.extend(gone);
+            absent.extend(open);
+            absent.retain(|id| self.fleet.get(id).is_some() && !known.contains(id));
         }
-        let missing: BTreeSet<MachineId> = self
-            .fleet
-            .iter()
-            .filter(|(id, record)| {
-                !last.contains_key(id) && record.flight.is_none() && record.inserted <= generation
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
+        let missing = absent.iter().filter(|id| {
+            self.fleet.get(id).is_some_and(|record| record.flight.is_none() && record.inserted <= generation)
+        });
+        let missing: BTreeSet<MachineId> = missing.cloned().collect();
+        self.lists.known = known;
         self.missing(now, missing);
         if first {
             info!(machines = self.fleet.len(), "first List applied");
@@ -116,33 +141,43 @@ impl Control {
     }
 
     /// One record, in the order of its guards.
-    fn listed_one(&mut self, now: UnixNanos, generation: u64, reported: &Reported) {
-        let ours = reported.id.as_ref().and_then(|id| Some((id, self.fleet.get(id)?)));
-        if let Some((id, record)) = ours {
-            // Its watch sees more than a List does.
+    fn listed_one(
+        &mut self,
+        now: UnixNanos,
+        generation: u64,
+        id: Option<&MachineId>,
+        theirs: Result<&Arc<Machine>, &Refused>,
+        violations: &[&'static str],
+    ) {
+        if let Some((id, record)) = id.and_then(|id| Some((id, self.fleet.get(id)?))) {
+            // Its watch sees more than a List does. When that ends, the next List is heard.
             if record.flight.is_some() {
                 return;
             }
             let stale = record.changed > generation;
             let settled = record.settled.is_some_and(|at| now.since(at) < SETTLED_FOR);
-            let contradicts = reported.record.as_ref().is_ok_and(|theirs| {
+            let contradicts = theirs.is_ok_and(|theirs| {
                 theirs.state != record.state() || theirs.cluster != record.machine.cluster
             });
-            if contradicts && (stale || settled) {
-                return self.gets.recheck(id.clone());
-            }
-            if stale {
+            if stale || (contradicts && settled) {
+                self.fleet.reopen(id);
+                if contradicts {
+                    self.gets.recheck(id.clone());
+                }
                 return;
             }
         }
         // One that comes back would else count beside its replacement until the List notices.
-        if reported.id.as_ref().is_some_and(|id| self.lists.denied.contains_key(id)) {
-            return;
+        if let Some(id) = id.filter(|id| self.lists.denied.contains_key(*id)) {
+            return self.fleet.reopen(id);
         }
-        self.count_violations(reported);
-        match &reported.record {
-            Ok(machine) => self.adopt(now, machine),
-            Err(refused) => self.refuse(now, reported.id.as_ref(), refused),
+        self.count_violations(violations);
+        match theirs {
+            Ok(machine) => {
+                self.adopt(now, machine);
+                self.fleet.settle(&machine.id);
+            }
+            Err(refused) => self.refuse(now, id, refused),
         }
     }
 

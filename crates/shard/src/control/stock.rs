@@ -1,11 +1,12 @@
 //! Machines by what they are, not which: counts for hints to operators. Everything that requirements can see, but for
 //! the hostname of machines without one, is the same within a class.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bigfleet_types::{Machine, MachineState, NanoDollars};
+use hashbrown::HashMap;
 
 use super::record::Record;
 

@@ -111,7 +111,7 @@ impl Control {
     }
 
     fn take_answer(&mut self, now: UnixNanos, id: &MachineId, reported: &Reported) {
-        self.count_violations(reported);
+        self.count_violations(&reported.violations);
         match &reported.record {
             Ok(machine) if machine.id == *id => {
                 if let Some(flight) = self.fleet.flight_mut(id)

@@ -99,10 +99,10 @@ impl Shell {
         let (provider, inputs) = (self.provider.clone(), self.inputs.clone());
         // An answer that finds the deciding thread gone has nobody left to act on it.
         match output {
-            Output::List { call } => {
+            Output::List { call, known } => {
                 let task = async move {
-                    let result = provider.list().await;
-                    let _ = inputs.send(Input::Listed { call, result }).await;
+                    let (known, result) = provider.list(known).await;
+                    let _ = inputs.send(Input::Listed { call, known, result }).await;
                 };
                 self.runtime.spawn(task.in_current_span());
             }

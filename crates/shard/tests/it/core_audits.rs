@@ -70,9 +70,9 @@ fn one_audit_at_a_time() {
         for output in outputs {
             match output {
                 Output::AuditDecision(_) => asked += 1,
-                Output::List { call } => {
+                Output::List { call, known } => {
                     let result = Ok(world.model.records());
-                    world.handle(Input::Listed { call, result });
+                    world.handle(Input::listed(call, known, result));
                 }
                 _ => {}
             }

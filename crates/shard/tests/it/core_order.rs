@@ -74,7 +74,9 @@ fn decided(seed: u64) -> (String, Vec<bigfleet_shard::control::WorkKey>) {
         Control::new(config(), Box::new(Seeded::new(7)), Metrics::register(&mut Registry::default()));
     let now = start();
     core.poll(now);
-    let Some(Output::List { call }) = core.drain_outputs().next() else { panic!("no List is asked for") };
+    let Some(Output::List { call, known }) = core.drain_outputs().next() else {
+        panic!("no List is asked for")
+    };
     let mut names = CLUSTERS.to_vec();
     let mut listed = machines();
     if seed > 0 {
@@ -94,9 +96,9 @@ fn decided(seed: u64) -> (String, Vec<bigfleet_shard::control::WorkKey>) {
             Input::Rollup { session: session(name), timestamp_unix_nanos: at.0, rows: Ok(rows.into()) },
         );
     };
-    let list = |core: &mut Control, listed: Vec<Machine>| {
+    let list = |core: &mut Control, known, listed: Vec<Machine>| {
         let result = Ok(listed.into_iter().map(reported).collect());
-        core.handle(now, Input::Listed { call, result });
+        core.handle(now, Input::listed(call, known, result));
     };
     if seed > 0 {
         // Somebody with keys and values of its own comes and goes.
@@ -122,7 +124,7 @@ fn decided(seed: u64) -> (String, Vec<bigfleet_shard::control::WorkKey>) {
         }
     };
     speak(&mut core, early, &mut chance);
-    list(&mut core, listed);
+    list(&mut core, known, listed);
     speak(&mut core, late, &mut chance);
     if seed > 0 {
         say(&mut core, "passer-by", Vec::new(), now);

@@ -29,9 +29,11 @@ fn the_phases_of_a_cycle_sum_to_the_cycle() {
     let mut now = start();
     core.poll(now);
     let outputs: Vec<Output> = core.drain_outputs().collect();
-    let Some(Output::List { call }) = outputs.into_iter().next() else { panic!("no List is asked for") };
+    let Some(Output::List { call, known }) = outputs.into_iter().next() else {
+        panic!("no List is asked for")
+    };
     let machines = (0..3).map(|n| reported(gpu(&format!("m{n}"), MachineState::Idle))).collect();
-    core.handle(now, Input::Listed { call, result: Ok(machines) });
+    core.handle(now, Input::listed(call, known, Ok(machines)));
     for _ in 0..4 {
         core.poll(now);
         now = now.after(Duration::from_secs(10));

@@ -255,7 +255,7 @@ impl World {
     fn carry_out(&mut self, output: Output) {
         self.model.advance(self.now);
         match output {
-            Output::List { call } => {
+            Output::List { call, known } => {
                 let result = match &self.lists {
                     Lists::Truth => Ok(self.model.records()),
                     Lists::Fixed(records) => Ok(records.clone()),
@@ -268,7 +268,7 @@ impl World {
                         Ok(machines.into_iter().map(crate::core_model::reported).collect())
                     }
                 };
-                self.answer(Input::Listed { call, result });
+                self.answer(Input::listed(call, known, result));
             }
             Output::Get { call, machine } => {
                 let result = if self.gets_fail {

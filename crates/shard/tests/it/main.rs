@@ -6,6 +6,7 @@ mod core_audits;
 mod core_drills;
 mod core_drills_operators;
 mod core_faults;
+mod core_field_reports;
 mod core_model;
 mod core_order;
 mod core_phases;

@@ -119,8 +119,9 @@ async fn records_pass_the_gate_one_by_one() {
     let mut again = idle("a");
     again.zone = "zone-b".into();
     let served = served(vec![idle("a"), nan, Machine::default(), again]).await;
-    let (client, registry) = client(options(served.addr));
-    let listed = client.list().await.unwrap();
+    let (client, _registry) = client(options(served.addr));
+    let listing = client.list(Box::default()).await.1.unwrap();
+    let listed = &listing.changed;
     let seen: Vec<_> = listed
         .iter()
         .map(|r| (r.id.as_ref().map(ToString::to_string), r.record.as_ref().err().map(|e| e.reason)))
@@ -132,8 +133,7 @@ async fn records_pass_the_gate_one_by_one() {
     assert_eq!(&*listed[2].record.as_ref().unwrap().zone, "zone-b", "the last record of an id counts");
     let refused = listed[0].record.as_ref().unwrap_err();
     assert!(refused.message.starts_with("machines[1].price_per_hour: "), "{refused:?}");
-    let duplicates = "bigfleet_shard_provider_contract_violations_total{kind=\"duplicate_id\"} 1";
-    assert!(text(&registry).contains(duplicates), "{}", text(&registry));
+    assert_eq!(listing.violations, ["duplicate_id"]);
     // An acknowledgement without a machine is refused, not an error of the call.
     let acked = client.mutate(&id("ghost"), Mutation::Create).await.unwrap();
     assert_eq!(acked.machine.record.unwrap_err().reason, "structural");
@@ -149,9 +149,9 @@ async fn lists_have_a_limit_of_their_own() {
         machine
     });
     let served = served(machines.collect()).await;
-    assert_eq!(client(options(served.addr)).0.list().await.unwrap().len(), 32);
+    assert_eq!(client(options(served.addr)).0.list(Box::default()).await.1.unwrap().changed.len(), 32);
     let small = Options { max_list_bytes: 1 << 20, ..options(served.addr) };
-    let error = client(small).0.list().await.unwrap_err();
+    let error = client(small).0.list(Box::default()).await.1.unwrap_err();
     let CallError::Rejected(message) = &error else { panic!("{error:?}") };
     assert!(message.contains("too large") && message.contains("1048576"), "{message}");
 }
@@ -163,7 +163,7 @@ async fn a_provider_that_is_away_is_ambiguous_and_found_again() {
     let addr = bigfleet_net::listen::bind("127.0.0.1:0").await.unwrap().dial_addr();
     let (client, _registry) = client(options(addr));
     for _ in 0..3 {
-        let error = client.list().await.unwrap_err();
+        let error = client.list(Box::default()).await.1.unwrap_err();
         assert!(matches!(error, CallError::Ambiguous { deadline: false, .. }), "{error:?}");
     }
     let addr = addr.to_string();
@@ -172,7 +172,7 @@ async fn a_provider_that_is_away_is_ambiguous_and_found_again() {
     assert!(complaints[0].contains("refused"), "{complaints:?}");
     let _served = Fake::with(vec![idle("a")]).serve(&addr).await;
     let begun = std::time::Instant::now();
-    while client.list().await.is_err() {
+    while client.list(Box::default()).await.1.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never found again");
     }
     assert_eq!(shell_logs::with(&["the provider answers again", &addr]).len(), 1);

@@ -76,10 +76,10 @@ impl Shard {
 
     fn answer(&mut self, output: Output, provider: &mut Provider) -> Option<Input> {
         match output {
-            Output::List { call } => {
+            Output::List { call, known } => {
                 let mut records = provider.list();
                 shuffle(&mut records, &mut self.order);
-                Some(Input::Listed { call, result: Ok(records) })
+                Some(Input::listed(call, known, Ok(records)))
             }
             Output::Get { call, machine } => Some(Input::Got { call, result: provider.get(&machine) }),
             Output::Mutate { call, machine, mutation } => {

@@ -81,7 +81,7 @@ fn ex12_effective_cost() {
 }
 
 #[test]
-fn prices_and_probabilities_outside_their_range_are_refused() {
+fn fr42_prices_and_probabilities_outside_their_range_are_refused() {
     for price in [-0.01, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         assert_eq!(NanoDollars::from_dollars(price), None, "{price}");
     }

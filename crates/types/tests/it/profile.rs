@@ -41,7 +41,7 @@ fn ex05_equal_profiles_have_equal_fingerprints() {
 }
 
 #[test]
-fn fingerprints_are_those_that_the_decide_format_publishes() {
+fn fr55_fingerprints_are_those_that_the_decide_format_publishes() {
     let train = Profile::new(
         vec![requirement("node.kubernetes.io/instance-type", Operator::In, &["a3-highgpu-8g"])],
         vec![],

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bigfleet_provider_kit::server::desk::{Reply, Wish, ask};
+use bigfleet_provider_kit::server::desk::{Reply, Wish, ask, socket_in};
 use clap::{Arg, ArgMatches, Command};
 
 use crate::command::{Failure, Outcome, block_on, print};
@@ -25,7 +25,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Outcome {
     let text = |name| matches.get_one::<String>(name);
     let socket = text("admin-socket").map(PathBuf::from);
-    let socket = socket.or_else(|| text("state").map(|folder| super::socket_in(folder.as_ref())));
+    let socket = socket.or_else(|| text("state").map(|folder| socket_in(folder.as_ref())));
     let socket = socket.ok_or_else(|| {
         Failure::Usage("name the provider by its --state folder or its --admin-socket".into())
     })?;

@@ -4,14 +4,15 @@
 //! passed the gate once is not looked at again. Digests are keyed, 128 bits wide and never leave the process, so nobody can
 //! make two rows look alike.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, Profile};
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use super::{Error, MAX_NEEDS, Texts, accept_profile, accept_row, limit, of_session};
+use crate::gate::digest::WideKey;
 use crate::v1alpha1::{CapacityNeed, ClusterCapacityNeeds, NodeSelectorRequirement, TopologySpread};
 
 /// What tells the rows of one cluster apart.
@@ -69,11 +70,11 @@ impl Ingest {
         let mut order: Vec<RowKey> = Vec::new();
         for (i, row) in message.needs.iter().enumerate() {
             let at = |error: Error| error.within(format_args!("needs[{i}]"));
-            let digest = self.profiles.digests.row(row);
+            let (of_profile, digest) = self.profiles.digests(row);
             let need = match self.seen.get(&digest).or_else(|| seen.get(&digest)) {
                 Some(need) => need.clone(),
                 None => {
-                    let profile = self.profiles.of(row, &mut texts).map_err(at)?;
+                    let profile = self.profiles.of(row, of_profile, &mut texts).map_err(at)?;
                     Arc::new(accept_row(row, profile, &mut texts).map_err(at)?)
                 }
             };
@@ -99,7 +100,7 @@ impl Ingest {
         }
 
         let mut changed = Vec::new();
-        let mut told: std::collections::HashSet<&RowKey> = std::collections::HashSet::new();
+        let mut told: HashSet<&RowKey> = HashSet::new();
         for key in order.iter().filter(|key| told.insert(key)) {
             let Some(new) = rows.get_mut(key) else { continue };
             match self.rows.get(key) {
@@ -122,15 +123,29 @@ impl Ingest {
 /// The profiles of rows, each made once: it takes a hash that cannot be hurried.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
-    digests: Digests,
+    key: WideKey,
     /// By the digest of the fields that make one.
     known: HashMap<u128, Arc<Profile>>,
 }
 
 impl Profiles {
-    /// The profile of a row, if its fields are those of one.
-    pub(super) fn of(&mut self, row: &CapacityNeed, texts: &mut Texts) -> Result<Arc<Profile>, Error> {
-        match self.known.entry(self.digests.profile(row)) {
+    /// Of the fields that make a profile, and of all fields.
+    pub(super) fn digests(&self, row: &CapacityNeed) -> (u128, u128) {
+        let mut hasher = self.key.hasher();
+        hash_profile(row, &mut hasher);
+        let of_profile = hasher.digest();
+        (&row.aggregate_resources, &row.min_unit, &row.group).hash(&mut hasher);
+        (of_profile, hasher.digest())
+    }
+
+    /// The profile of a row, if its fields are those of one; with the digest of these fields.
+    pub(super) fn of(
+        &mut self,
+        row: &CapacityNeed,
+        digest: u128,
+        texts: &mut Texts,
+    ) -> Result<Arc<Profile>, Error> {
+        match self.known.entry(digest) {
             Entry::Occupied(known) => Ok(known.get().clone()),
             Entry::Vacant(new) => Ok(new.insert(Arc::new(accept_profile(row, texts)?)).clone()),
         }
@@ -141,34 +156,6 @@ impl Profiles {
         if self.known.len() > 2 * rows + 64 {
             self.known.retain(|_, profile| Arc::strong_count(profile) > 1);
         }
-    }
-}
-
-/// Makes digests.
-#[derive(Debug, Default)]
-struct Digests([RandomState; 2]);
-
-impl Digests {
-    /// Of the fields that make a profile.
-    fn profile(&self, row: &CapacityNeed) -> u128 {
-        self.of(|hasher| hash_profile(row, hasher))
-    }
-
-    /// Of all fields.
-    fn row(&self, row: &CapacityNeed) -> u128 {
-        self.of(|hasher| {
-            hash_profile(row, hasher);
-            (&row.aggregate_resources, &row.min_unit, &row.group).hash(hasher);
-        })
-    }
-
-    fn of(&self, write: impl Fn(&mut std::hash::DefaultHasher)) -> u128 {
-        let half = |key: &RandomState| {
-            let mut hasher = key.build_hasher();
-            write(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        half(&self.0[0]) << 64 | half(&self.0[1])
     }
 }
 

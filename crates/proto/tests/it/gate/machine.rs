@@ -1,5 +1,5 @@
 use bigfleet_proto::gate::machine::{
-    MAX_LAST_ERROR_BYTES, Reason, Record, Violation, acknowledged, list, record,
+    Known, Listing, MAX_LAST_ERROR_BYTES, Reason, Record, Violation, acknowledged, record,
 };
 use bigfleet_proto::gate::metadata;
 use bigfleet_proto::v1alpha1::{
@@ -22,6 +22,13 @@ const STATES: [MachineState; 8] = [
     MachineState::Deleting,
     MachineState::Failed,
 ];
+
+/// The first List of a provider.
+fn list(message: &MachineList) -> Listing {
+    let listing = Known::default().read(&message.encode_to_vec()).unwrap();
+    assert!(listing.records.whole && listing.records.gone.is_empty());
+    listing
+}
 
 /// A record that breaks no rule, in the given state.
 fn machine(state: MachineState) -> Machine {
@@ -63,7 +70,7 @@ fn good_records_go_both_ways_in_every_state() {
         assert_eq!(i32::from(domain.state.number()), i32::from(state));
         assert_eq!(domain.price.nano(), 96_000_000);
         assert_eq!(domain.capacity().to_string(), "cpu 1900m");
-        assert_eq!(Machine::from(&domain), wire, "{state:?}");
+        assert_eq!(Machine::from(&*domain), wire, "{state:?}");
     }
 }
 
@@ -261,7 +268,7 @@ fn unbound_machines_lose_cluster_and_metadata() {
                 "{state:?}"
             );
             let machine = passed.machine.unwrap();
-            assert_eq!((machine.cluster, machine.attribution), (None, Attribution::default()));
+            assert_eq!((&machine.cluster, &machine.attribution), (&None, &Attribution::default()));
         }
         let passed = edited(state, |m| m.cluster = "old".to_owned());
         assert_eq!(passed.violations, [Violation::UnboundCluster]);
@@ -277,11 +284,11 @@ fn other_repairs_are_counted() {
     let configuring = edited(MachineState::Configuring, |m| m.cluster.clear());
     assert_eq!(configuring.violations, [Violation::ConfiguringWithoutCluster]);
     let machine = configuring.machine.unwrap();
-    assert_eq!((machine.cluster, machine.attribution.priority), (None, Some(9)));
+    assert_eq!((&machine.cluster, machine.attribution.priority), (&None, Some(9)));
 
     let long = edited(MachineState::Failed, |m| m.last_error = "\u{e4}".repeat(3_000));
     assert_eq!(long.violations, [Violation::LongError]);
-    let text = long.machine.unwrap().last_error;
+    let text = &long.machine.unwrap().last_error;
     assert!(text.len() <= MAX_LAST_ERROR_BYTES && text.ends_with("\u{e4} [cut]"), "{}", text.len());
 
     let stamped = edited(MachineState::Configured, |m| {
@@ -292,9 +299,9 @@ fn other_repairs_are_counted() {
         ]);
     });
     assert_eq!(stamped.violations, [Violation::MalformedMetadata, Violation::MalformedMetadata]);
-    let attribution = stamped.machine.unwrap().attribution;
+    let attribution = &stamped.machine.unwrap().attribution;
     assert_eq!(
-        attribution,
+        *attribution,
         Attribution { reclamation: Some(StampedPenalty::Infinite), ..Attribution::default() }
     );
 }
@@ -306,7 +313,7 @@ fn failed_machines_may_keep_their_cluster() {
         m.shard_metadata = map(&[(metadata::PRIORITY, "9")]);
     });
     let machine = bound.machine.unwrap();
-    assert_eq!((machine.cluster.unwrap().as_str(), machine.attribution.priority), ("c1", Some(9)));
+    assert_eq!((machine.cluster.as_ref().unwrap().as_str(), machine.attribution.priority), ("c1", Some(9)));
     let free = edited(MachineState::Failed, |m| m.shard_metadata = map(&[(metadata::PRIORITY, "9")]));
     assert!(free.machine.unwrap().attribution.is_empty());
 }
@@ -332,19 +339,19 @@ fn a_bad_record_costs_only_itself_and_the_last_duplicate_counts() {
     };
     let listing = list(&message);
     let seen: Vec<Option<&str>> =
-        listing.records.iter().map(|record| record.id.as_ref().map(MachineId::as_str)).collect();
+        listing.records.changed.iter().map(|record| record.id.as_ref().map(MachineId::as_str)).collect();
     assert_eq!(seen, [Some("b"), None, Some("a"), None, Some("c")]);
-    let error = listing.records[0].machine.as_ref().unwrap_err();
+    let error = listing.records.changed[0].machine.as_ref().unwrap_err();
     assert!(error.to_string().starts_with("machines[1].price_per_hour: NaN"), "{error}");
-    let error = listing.records[3].machine.as_ref().unwrap_err();
+    let error = listing.records.changed[3].machine.as_ref().unwrap_err();
     assert_eq!(error.to_string(), "machines[4].id: must not be empty");
-    assert!((listing.records[2].machine.as_ref().unwrap().price.dollars() - 2.0).abs() < 1e-9);
+    assert!((listing.records.changed[2].machine.as_ref().unwrap().price.dollars() - 2.0).abs() < 1e-9);
     assert_eq!(listing.removed, [MachineId::trusted("gone")]);
-    assert_eq!(listing.violations, [Violation::DuplicateId, Violation::BadRemovedId]);
+    assert_eq!(listing.records.violations, [Violation::DuplicateId, Violation::BadRemovedId]);
     assert_eq!(listing.revision.as_deref(), Some(b"7".as_slice()));
 
     let long = MachineList { revision: Bytes::from(vec![0; 4097]), ..MachineList::default() };
-    assert_eq!((list(&long).revision, list(&long).violations), (None, vec![Violation::LongRevision]));
+    assert_eq!((list(&long).revision, list(&long).records.violations), (None, vec![Violation::LongRevision]));
     assert_eq!(list(&MachineList::default()).revision, None);
 }
 
@@ -382,6 +389,7 @@ fn golden_machines_pass_or_are_refused() {
     let edges = MachineList::decode(read("machine_float_edges").as_slice()).unwrap();
     let reasons: Vec<Option<Reason>> = list(&edges)
         .records
+        .changed
         .into_iter()
         .map(|record| record.machine.err().map(|error| error.reason))
         .collect();
@@ -400,8 +408,8 @@ fn golden_machines_pass_or_are_refused() {
     for provider in ["aws", "azure", "gcp", "hetzner", "libvirt", "proxmox"] {
         let message = MachineList::decode(read(&format!("real_{provider}_List")).as_slice()).unwrap();
         let listing = list(&message);
-        assert_eq!(listing.records.len(), message.machines.len());
-        for passed in &listing.records {
+        assert_eq!(listing.records.changed.len(), message.machines.len());
+        for passed in &listing.records.changed {
             assert!(passed.machine.is_ok() && passed.violations.is_empty(), "{provider}: {passed:?}");
         }
     }

@@ -84,6 +84,21 @@ fn a_good_row_keeps_its_meaning() {
     assert_eq!(&Need::try_from(&wire).unwrap(), need);
 }
 
+/// A newer peer fills fields that this version does not know: rows keep their names.
+#[test]
+fn fr55_a_field_that_a_newer_version_adds_leaves_fingerprints_alone() {
+    let known = row();
+    let mut bytes = known.encode_to_vec();
+    // Field 200, a text.
+    bytes.extend([0xc2, 0x0c, 3, b'n', b'e', b'w']);
+    let newer = CapacityNeed::decode(bytes.as_slice()).unwrap();
+    let print = |row: &CapacityNeed| Need::try_from(row).unwrap().profile.fingerprint();
+    assert_eq!(print(&newer), print(&known));
+    // A field at its default is one that was left out.
+    let explicit = CapacityNeed { reclamation_penalty_bucket: PenaltyBucket::Zero.into(), ..known.clone() };
+    assert_eq!(print(&explicit), print(&known));
+}
+
 #[test]
 fn every_bucket_and_operator_goes_both_ways() {
     for number in 1..=27 {
