@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use prost::Message as _;
+use tonic_prost_build::manual::{Builder, Method, Service};
 
 /// Order does not matter; a file that is not listed here is not part of the protocol.
 const FILES: [&str; 5] = ["capacity", "provider", "shard", "shardread", "coordinator"];
@@ -26,5 +27,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         // A blob or a revision is shared, not copied, on its way through.
         .bytes(".")
         .compile_fds(set)?;
+
+    // The same service once more, with frames whose roll-ups stay bytes; only a server of ours is interested.
+    let session = Method::builder()
+        .name("session")
+        .route_name("Session")
+        .input_type("crate::frames::OperatorFrame")
+        .output_type("crate::v1alpha1::ShardMessage")
+        .codec_path("tonic_prost::ProstCodec")
+        .client_streaming()
+        .server_streaming()
+        .build();
+    let shard = Service::builder().name("Shard").package("bigfleet.v1alpha1").method(session).build();
+    Builder::new().build_client(false).compile(&[shard]);
     Ok(())
 }

@@ -18,6 +18,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashSet;
 
 mod amounts;
+mod cursor;
 mod digest;
 pub mod machine;
 pub mod metadata;
@@ -149,6 +150,17 @@ pub enum Problem {
     /// A part is missing without which the rest makes no sense.
     #[error("is missing, {0}")]
     Missing(&'static str),
+}
+
+/// A message that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// The bytes are not those of the message.
+    #[error(transparent)]
+    Malformed(#[from] prost::DecodeError),
+    /// Our two readers differ over it: a mistake of ours.
+    #[error("the message is written in a way that is not understood here")]
+    Unusual,
 }
 
 /// Texts as errors show them: quoted, at most 64 characters.

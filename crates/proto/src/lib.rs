@@ -4,9 +4,11 @@
 //!   [`BTreeMap`](std::collections::BTreeMap) (equal messages have equal bytes), `bytes` fields are
 //!   [`bytes::Bytes`] (cheap to share), enum fields are open `i32` numbers as proto3 has them.
 //! * [`FILE_DESCRIPTOR_SET`]: the schema itself, encoded.
+//! * [`frames`]: an operator's frames with their roll-ups as bytes, for shards.
 //! * [`gate`]: where wire becomes domain, with errors that name the field; and the way back.
 //! * [`schema`]: the guard that keeps the schema readable for peers of yesterday.
 
+pub mod frames;
 pub mod gate;
 pub mod schema;
 

@@ -120,7 +120,7 @@ pub struct Reported {
 
 impl From<machine::Record> for Reported {
     fn from(record: machine::Record) -> Self {
-        let refused = |refused: machine::Refused| Refused {
+        let refused = |refused: Box<machine::Refused>| Refused {
             reason: refused.reason.label(),
             message: refused.to_string(),
         };

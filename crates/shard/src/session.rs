@@ -17,10 +17,9 @@ mod rollup;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bigfleet_proto::frames::shard_server::{Shard, ShardServer};
+use bigfleet_proto::frames::{OperatorFrame, Payload};
 use bigfleet_proto::gate::{self, Problem};
-use bigfleet_proto::v1alpha1::OperatorMessage;
-use bigfleet_proto::v1alpha1::operator_message::Payload;
-use bigfleet_proto::v1alpha1::shard_server::{Shard, ShardServer};
 use bigfleet_types::ClusterId;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +72,7 @@ impl Shard for SessionService {
 
     async fn session(
         &self,
-        request: Request<Streaming<OperatorMessage>>,
+        request: Request<Streaming<OperatorFrame>>,
     ) -> Result<Response<Outgoing>, Status> {
         let (outbox, outgoing) = Outbox::new();
         let service = self.clone();
@@ -89,7 +88,7 @@ impl Shard for SessionService {
 
 impl SessionService {
     /// Serves one stream; the status with which it is to end.
-    async fn run(&self, mut stream: Streaming<OperatorMessage>, outbox: &Outbox) -> Status {
+    async fn run(&self, mut stream: Streaming<OperatorFrame>, outbox: &Outbox) -> Status {
         let cluster = match tokio::time::timeout(HELLO_WITHIN, hello(&mut stream)).await {
             Ok(Ok(cluster)) => cluster,
             Ok(Err(status)) => return status,
@@ -122,9 +121,9 @@ impl SessionService {
 }
 
 /// Reads the first frame.
-async fn hello(stream: &mut Streaming<OperatorMessage>) -> Result<ClusterId, Status> {
+async fn hello(stream: &mut Streaming<OperatorFrame>) -> Result<ClusterId, Status> {
     let first = match stream.message().await {
-        Ok(Some(OperatorMessage { payload })) => payload,
+        Ok(Some(OperatorFrame { payload })) => payload,
         Ok(None) => return Err(Status::invalid_argument("the session ended before it said Hello")),
         Err(status) => return Err(transport_end(&status)),
     };
@@ -153,7 +152,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn run(
         mut self,
-        stream: &mut Streaming<OperatorMessage>,
+        stream: &mut Streaming<OperatorFrame>,
         ended: &CancellationToken,
         budget: &Arc<Semaphore>,
     ) -> Status {
@@ -182,7 +181,7 @@ impl Reader<'_> {
                 frame = stream.message() => frame,
             };
             match frame {
-                Ok(Some(OperatorMessage { payload })) => {
+                Ok(Some(OperatorFrame { payload })) => {
                     if let Err(end) = self.route(payload).await {
                         return end;
                     }

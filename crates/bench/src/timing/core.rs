@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use bigfleet_engine::{Event, Policy};
+use bigfleet_proto::frames::{self, OperatorFrame};
 use bigfleet_proto::v1alpha1::operator_message::Payload;
 use bigfleet_proto::v1alpha1::{ClusterCapacityNeeds, Machine, MachineList, OperatorMessage};
 use bigfleet_shard::control::{Config, Control};
@@ -16,6 +17,7 @@ use bigfleet_types::chance::Seeded;
 use bigfleet_types::{ClusterId, Need};
 use prometheus_client::registry::Registry;
 use prost::Message as _;
+use prost::bytes::Bytes;
 
 use crate::sizing::Tally;
 use crate::workload::{START, Workload};
@@ -67,10 +69,10 @@ pub(super) fn rollup(cluster: &ClusterId, rows: &[Need]) -> Vec<u8> {
     OperatorMessage { payload: Some(Payload::Rollup(needs)) }.encode_to_vec()
 }
 
-/// Decodes a roll-up.
-pub(super) fn decode_rollup(frame: &[u8]) -> Result<ClusterCapacityNeeds> {
-    match OperatorMessage::decode(frame).context("a frame of the benchmark is none")?.payload {
-        Some(Payload::Rollup(rollup)) => Ok(rollup),
+/// The bytes of the roll-up in a frame.
+pub(super) fn rollup_in(frame: &[u8]) -> Result<Bytes> {
+    match OperatorFrame::decode(frame).context("a frame of the benchmark is none")?.payload {
+        Some(frames::Payload::Rollup(rollup)) => Ok(rollup),
         other => anyhow::bail!("the benchmark wrote {other:?} instead of a roll-up"),
     }
 }
@@ -141,12 +143,7 @@ impl Core {
     }
 
     /// Takes a cluster's demand through the gate, as the task of its session does.
-    pub(super) fn accept(
-        &mut self,
-        session: u64,
-        cluster: &ClusterId,
-        message: &ClusterCapacityNeeds,
-    ) -> Result<Change> {
+    pub(super) fn accept(&mut self, session: u64, cluster: &ClusterId, message: &[u8]) -> Result<Change> {
         let ingest = self.ingests.entry(session).or_default();
         ingest.accept(cluster, message).context("the gate refuses the benchmark's roll-up")
     }

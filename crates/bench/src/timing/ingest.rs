@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use bigfleet_engine::Event;
 use bigfleet_types::ClusterId;
 
-use super::core::{Core, Wire, decode_rollup, rollup};
+use super::core::{Core, Wire, rollup, rollup_in};
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
 use crate::realistic::Realistic;
@@ -77,7 +77,7 @@ impl Round {
     fn one(&mut self, session: u64, cluster: &ClusterId, frame: &[u8], core: &mut Core) -> Result<()> {
         self.bytes += frame.len() as u64;
         let mut laps = Laps::begin();
-        let message = decode_rollup(frame)?;
+        let message = rollup_in(frame)?;
         self.decode += laps.end();
         let rows = core.accept(session, cluster, &message)?;
         drop(message);

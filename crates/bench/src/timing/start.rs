@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::core::{Core, Wire, decode_rollup};
+use super::core::{Core, Wire, rollup_in};
 use super::list::HALF_A_MILLION;
 use super::{Laps, Made, Run};
 use crate::compare::{Recorded, Timed};
@@ -65,7 +65,7 @@ fn ready(
     for (session, (cluster, frame)) in (1..).zip(&wire.rollups) {
         core.hello(session, cluster);
         hello += laps.end();
-        let message = decode_rollup(frame)?;
+        let message = rollup_in(frame)?;
         decode += laps.end();
         let rows = core.accept(session, cluster, &message)?;
         drop(message);

@@ -38,6 +38,12 @@ impl WideKey {
     pub(super) fn hasher(&self) -> Wide<'_> {
         Wide(self.0[0].hasher(), self.0[1].hasher())
     }
+
+    pub(super) fn of(&self, bytes: &[u8]) -> u128 {
+        let mut hasher = self.hasher();
+        hasher.write(bytes);
+        hasher.digest()
+    }
 }
 
 /// Two hashers at once.

@@ -17,7 +17,7 @@ mod view;
 mod walk;
 
 use check::check;
-pub use list::{Difference, Known, Listing, Said, Unreadable};
+pub use list::{Difference, Known, Listing, Said};
 use view::View;
 
 /// Labels of one machine.
@@ -116,7 +116,7 @@ pub struct Record {
     /// The id that it carries, also when the rest was refused: the machine was seen. `None` when the id itself is bad.
     pub id: Option<MachineId>,
     /// The machine. Repairs are done, but for [`Violation::ConfiguringWithoutCluster`].
-    pub machine: Result<Arc<Machine>, Refused>,
+    pub machine: Result<Arc<Machine>, Box<Refused>>,
     /// What was repaired, in no particular order.
     pub violations: Vec<Violation>,
 }
@@ -147,13 +147,13 @@ pub fn acknowledged(ack: &wire::TransitionAck) -> Acknowledged {
         }
         None => Record {
             id: None,
-            machine: Err(Refused {
+            machine: Err(Box::new(Refused {
                 reason: Reason::Structural,
                 error: Error::at(
                     "machine",
                     Problem::Missing("an acknowledgement says what became of the machine"),
                 ),
-            }),
+            })),
             violations: Vec::new(),
         },
     };

@@ -14,7 +14,7 @@ use hashbrown::hash_map::Entry;
 
 mod ingest;
 
-pub use ingest::{Change, Ingest, RowKey, row_key};
+pub use ingest::{Change, Heading, Ingest, Refused, RowKey, row_key};
 
 use super::{Error, MAX_TEXT_BYTES, Problem, Texts, amounts, shown};
 use crate::v1alpha1::{CapacityNeed, ClusterCapacityNeeds, NodeSelectorRequirement, TopologySpread};
@@ -44,7 +44,7 @@ pub struct Rollup {
 /// # Errors
 /// The first field that breaks a rule. Nothing of the message is to be used then.
 pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rollup, Error> {
-    of_session(session, message)?;
+    of_session(session, &message.cluster_id)?;
     limit("needs", message.needs.len(), MAX_NEEDS)?;
 
     let mut texts = Texts::default();
@@ -52,9 +52,7 @@ pub fn accept(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Rol
     let mut index: HashMap<(Fingerprint, Group), usize> = HashMap::with_capacity(message.needs.len());
     let mut needs: Vec<Need> = Vec::with_capacity(message.needs.len());
     for (i, row) in message.needs.iter().enumerate() {
-        let (of_profile, _) = profiles.digests(row);
-        let accepted =
-            profiles.of(row, of_profile, &mut texts).and_then(|profile| accept_row(row, profile, &mut texts));
+        let accepted = profiles.of(row, &mut texts).and_then(|profile| accept_row(row, profile, &mut texts));
         let need = accepted.map_err(|error| error.within(format_args!("needs[{i}]")))?;
         match index.entry(row_key(&need)) {
             Entry::Occupied(known) => {
@@ -92,14 +90,14 @@ impl TryFrom<&NodeSelectorRequirement> for Requirement {
 }
 
 /// The session speaks for one cluster only.
-fn of_session(session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<(), Error> {
-    if message.cluster_id == session.as_str() {
+fn of_session(session: &ClusterId, named: &str) -> Result<(), Error> {
+    if named == session.as_str() {
         return Ok(());
     }
-    let problem = if message.cluster_id.is_empty() {
+    let problem = if named.is_empty() {
         Problem::Empty
     } else {
-        Problem::ForeignCluster { session: session.to_string(), found: shown(&message.cluster_id) }
+        Problem::ForeignCluster { session: session.to_string(), found: shown(named) }
     };
     Err(Error::at("cluster_id", problem))
 }

@@ -1,7 +1,8 @@
 //! Lists as differences from the one before.
 
+use bigfleet_proto::gate::Unreadable;
 pub use bigfleet_proto::gate::machine::Known;
-use bigfleet_proto::gate::machine::{Difference, Said, Unreadable, Violation};
+use bigfleet_proto::gate::machine::{Difference, Said, Violation};
 use bigfleet_types::MachineId;
 
 use super::{CallError, CallId, Input, Reported};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bigfleet_net::log_limit::LogLimit;
-use bigfleet_proto::v1alpha1::ClusterCapacityNeeds;
+use bigfleet_proto::gate::rollup::Heading;
 use bigfleet_types::ClusterId;
-use prost::Message as _;
+use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::DECODE_BUDGET_KIB;
@@ -23,18 +23,18 @@ pub(super) struct Mailbox(Arc<Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
-    newest: Mutex<Option<ClusterCapacityNeeds>>,
+    newest: Mutex<Option<Bytes>>,
     filled: Notify,
 }
 
 impl Mailbox {
     /// Puts a roll-up in, in place of one that waits.
-    pub(super) fn put(&self, rollup: ClusterCapacityNeeds) {
+    pub(super) fn put(&self, rollup: Bytes) {
         *self.0.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rollup);
         self.0.filled.notify_one();
     }
 
-    async fn take(&self) -> ClusterCapacityNeeds {
+    async fn take(&self) -> Bytes {
         loop {
             let waiting = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
             match waiting {
@@ -56,11 +56,11 @@ impl Mailbox {
         let mut ingest = Ingest::default();
         loop {
             let rollup = self.take().await;
-            let timestamp_unix_nanos = rollup.timestamp_unix_nanos;
-            if rollup.cluster_id != cluster.as_str()
+            let Heading { cluster_id, timestamp_unix_nanos } = Heading::of(&rollup);
+            if cluster_id != cluster.as_str()
                 && let Some(suppressed) = security_log.pass()
             {
-                let named: String = rollup.cluster_id.chars().take(253).collect();
+                let named: String = cluster_id.chars().take(253).collect();
                 tracing::error!(
                     target: "security", %cluster, ?named, suppressed,
                     "a roll-up names another cluster than its session; it is refused"
@@ -77,11 +77,11 @@ impl Mailbox {
 /// Waits for its share of the budget, then checks and compares on a thread that carries no frames.
 async fn through_gate(
     ingest: &mut Ingest,
-    message: ClusterCapacityNeeds,
+    message: Bytes,
     cluster: ClusterId,
     budget: &Arc<Semaphore>,
 ) -> Result<Change, String> {
-    let kib = (message.encoded_len() / 1024 + 1).min(DECODE_BUDGET_KIB);
+    let kib = (message.len() / 1024 + 1).min(DECODE_BUDGET_KIB);
     let share = budget.clone().acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX)).await;
     let mut before = std::mem::take(ingest);
     let compared = tokio::task::spawn_blocking(move || {

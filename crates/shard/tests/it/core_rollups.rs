@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bigfleet_proto::gate::{self, rollup};
+use bigfleet_proto::gate::rollup;
 use bigfleet_proto::v1alpha1::node_selector_requirement::Operator;
 use bigfleet_proto::v1alpha1::{CapacityNeed, ClusterCapacityNeeds, NodeSelectorRequirement};
 use bigfleet_shard::io::{Change, CloseReason, Ingest, Input, SessionId};
 use bigfleet_types::MachineState;
 use proptest::prelude::*;
+use prost::Message as _;
 
 use crate::core_model::{Model, bound, cluster, gpu, need};
 use crate::core_world::{World, config};
@@ -110,12 +111,13 @@ impl Pair {
         let message = ClusterCapacityNeeds { cluster_id, timestamp_unix_nanos: 7, needs: needs.clone() };
         self.sent = needs;
         let all = rollup::accept(&cluster("a"), &message).map(|accepted| Change::from(accepted.needs));
-        let change = self.ingest.accept(&cluster("a"), &message);
+        let change = self.ingest.accept(&cluster("a"), &message.encode_to_vec());
+        let all = all.map_err(|error| error.to_string());
+        let change = change.map_err(|error| error.to_string());
         assert_eq!(all.as_ref().err(), change.as_ref().err(), "the gate");
         self.differed |= change.as_ref().is_ok_and(|change| !change.whole);
-        let hand_in = |world: &mut World, rows: Result<Change, gate::Error>| {
+        let hand_in = |world: &mut World, rows: Result<Change, String>| {
             let session = world.sessions[&cluster("a")];
-            let rows = rows.map_err(|error| error.to_string());
             world.handle(Input::Rollup { session, timestamp_unix_nanos: 7, rows });
         };
         hand_in(&mut self.whole, all);
@@ -204,7 +206,7 @@ fn a_difference_holds_no_more_than_what_changed() {
     let mut say = |needs: Vec<CapacityNeed>| {
         let message =
             ClusterCapacityNeeds { cluster_id: "a".into(), needs, ..ClusterCapacityNeeds::default() };
-        ingest.accept(&cluster("a"), &message).map(|change| {
+        ingest.accept(&cluster("a"), &message.encode_to_vec()).map(|change| {
             let priorities: Vec<i32> = change.changed.iter().map(|need| need.profile.priority()).collect();
             (change.number, change.whole, priorities, change.removed.len())
         })

@@ -30,7 +30,7 @@ pub(super) fn check(wire: &View<'_>, path: impl fmt::Display, texts: &mut Texts)
         if !path.is_empty() {
             refused.error = refused.error.within(path);
         }
-        refused
+        Box::new(refused)
     });
     Record { id: id.ok(), machine, violations }
 }

@@ -12,25 +12,16 @@ use prost::Message as _;
 
 use super::check::check;
 use super::view::View;
-use super::walk::{self, Cursor, Reader, Unusual, delimited};
+use super::walk::{self, Reader};
 use super::{MAX_REVISION_BYTES, Record, Violation};
+use crate::gate::Unreadable;
+use crate::gate::cursor::{Cursor, Unusual, delimited};
 use crate::gate::digest::Key;
 use crate::v1alpha1::MachineList;
 
 const MACHINES: u64 = delimited(1);
 const REVISION: u64 = delimited(2);
 const REMOVED_IDS: u64 = delimited(100);
-
-/// An answer that is no List.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// The bytes are not those of the message.
-    #[error(transparent)]
-    Malformed(#[from] prost::DecodeError),
-    /// Our two readers differ over it: a mistake of ours.
-    #[error("the answer is written in a way that is not understood here")]
-    Unusual,
-}
 
 /// How a List differs from the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +189,7 @@ impl Known {
     }
 
     fn walk(&mut self, bytes: &[u8]) -> Result<Listing, Unusual> {
-        let difference = self.begin();
+        let mut difference = self.begin();
         if difference.whole {
             let (mut cursor, mut records) = (Cursor::new(bytes), 0);
             loop {
@@ -209,7 +200,9 @@ impl Known {
                 records += 1;
             }
             // Nothing that is a machine takes fewer bytes.
-            self.reserve(records.min(bytes.len() / 32));
+            let records = records.min(bytes.len() / 32);
+            self.reserve(records);
+            difference.changed.reserve(records);
         }
         let mut walk = Walk {
             known: self,

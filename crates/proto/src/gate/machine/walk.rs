@@ -9,134 +9,9 @@ use bigfleet_types::{Labels, Resources};
 use hashbrown::HashMap;
 
 use super::view::View;
+use crate::gate::cursor::{Cursor, Read, Unusual, delimited, fixed64, varint};
 use crate::gate::digest::Key;
 use crate::gate::{Error, Texts, amounts};
-
-/// Not for this reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unusual;
-
-type Read<T> = Result<T, Unusual>;
-
-/// Bytes that are still to be read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'a>(&'a [u8]);
-
-/// How a field is written, as its key says.
-mod kind {
-    pub(super) const VARINT: u64 = 0;
-    pub(super) const FIXED64: u64 = 1;
-    pub(super) const DELIMITED: u64 = 2;
-    pub(super) const FIXED32: u64 = 5;
-}
-
-/// The key of a field that has a length: texts, bytes and messages.
-pub(super) const fn delimited(number: u64) -> u64 {
-    number << 3 | kind::DELIMITED
-}
-
-const fn varint(number: u64) -> u64 {
-    number << 3 | kind::VARINT
-}
-
-const fn fixed64(number: u64) -> u64 {
-    number << 3 | kind::FIXED64
-}
-
-impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    /// The key of the next field; 0 at the end.
-    #[inline]
-    pub(super) fn key(&mut self) -> Read<u64> {
-        if self.0.is_empty() {
-            return Ok(0);
-        }
-        let key = self.varint()?;
-        // There is no field 0.
-        if key < 8 || key > u64::from(u32::MAX) { Err(Unusual) } else { Ok(key) }
-    }
-
-    #[inline]
-    pub(super) fn bytes(&mut self) -> Read<&'a [u8]> {
-        let length = usize::try_from(self.varint()?).map_err(|_| Unusual)?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Unusual)?;
-        self.0 = rest;
-        Ok(bytes)
-    }
-
-    #[inline]
-    pub(super) fn text(&mut self) -> Read<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Unusual)
-    }
-
-    #[inline]
-    fn double(&mut self) -> Read<f64> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or(Unusual)?;
-        self.0 = rest;
-        Ok(f64::from_le_bytes(*bytes))
-    }
-
-    /// Numbers of 32 bits are the lower half of what was written.
-    #[inline]
-    fn int32(&mut self) -> Read<i32> {
-        let [a, b, c, d, ..] = self.varint()?.to_le_bytes();
-        Ok(i32::from_le_bytes([a, b, c, d]))
-    }
-
-    /// Passes over a field that has no number of `known`, or is written otherwise than those: the first is fine.
-    #[inline]
-    pub(super) fn skip_unless(&mut self, key: u64, known: &[u64]) -> Read<()> {
-        if known.contains(&(key >> 3)) { Err(Unusual) } else { self.skip(key) }
-    }
-
-    #[inline]
-    pub(super) fn skip(&mut self, key: u64) -> Read<()> {
-        match key & 7 {
-            kind::VARINT => self.varint().map(|_| ()),
-            kind::FIXED64 => self.double().map(|_| ()),
-            kind::DELIMITED => self.bytes().map(|_| ()),
-            kind::FIXED32 => {
-                self.0 = self.0.get(4..).ok_or(Unusual)?;
-                Ok(())
-            }
-            _ => Err(Unusual),
-        }
-    }
-
-    #[inline]
-    fn varint(&mut self) -> Read<u64> {
-        if let [byte @ 0..0x80, rest @ ..] = self.0 {
-            self.0 = rest;
-            return Ok(u64::from(*byte));
-        }
-        self.long_varint()
-    }
-
-    fn long_varint(&mut self) -> Read<u64> {
-        let mut value = 0;
-        for at in 0..10 {
-            let byte = *self.0.get(at).ok_or(Unusual)?;
-            // The tenth byte has room for one bit.
-            if at == 9 && byte > 1 {
-                return Err(Unusual);
-            }
-            value |= u64::from(byte & 0x7f) << (7 * at);
-            if byte < 0x80 {
-                self.0 = &self.0[at + 1..];
-                return Ok(value);
-            }
-        }
-        Err(Unusual)
-    }
-
-    /// What was read since `start`, a copy of this cursor from then.
-    fn since(self, start: Self) -> &'a [u8] {
-        &start.0[..start.0.len() - self.0.len()]
-    }
-}
 
 const ID: u64 = delimited(1);
 const STATE: u64 = varint(2);
@@ -162,7 +37,7 @@ const MACHINE: [u64; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15];
 /// comes the id, unchecked. What is not well-formed may have any digest.
 pub(super) fn digest<'a>(digests: &Key, record: &'a [u8]) -> Read<(u64, &'a [u8])> {
     let (mut hasher, mut entries, mut id) = (digests.hasher(), 0_u64, [].as_slice());
-    let mut cursor = Cursor(record);
+    let mut cursor = Cursor::new(record);
     let mut run = cursor;
     loop {
         let start = cursor;
@@ -178,7 +53,7 @@ pub(super) fn digest<'a>(digests: &Key, record: &'a [u8]) -> Read<(u64, &'a [u8]
             }
             RESOURCES | ALLOCATABLE => {
                 hasher.write(start.since(run));
-                let mut inner = Cursor(cursor.bytes()?);
+                let mut inner = Cursor::new(cursor.bytes()?);
                 run = cursor;
                 let mut sum = key;
                 loop {
@@ -214,7 +89,7 @@ impl<'a> Reader<'a> {
         shard_metadata.clear();
         *into = View { shard_metadata, ..View::default() };
         let mut labels: Option<(Cursor<'a>, &'a [u8])> = None;
-        let mut cursor = Cursor(record);
+        let mut cursor = Cursor::new(record);
         loop {
             let start = cursor;
             let key = cursor.key()?;
@@ -234,7 +109,7 @@ impl<'a> Reader<'a> {
                 LABELS => {
                     cursor.bytes()?;
                     let (from, run) = labels.unwrap_or((start, &[]));
-                    if from.0.len() - start.0.len() != run.len() {
+                    if start.since(from).len() != run.len() {
                         return Err(Unusual);
                     }
                     labels = Some((from, cursor.since(from)));
@@ -259,7 +134,7 @@ impl<'a> Reader<'a> {
             return Ok(known.clone());
         }
         let mut entries = Vec::new();
-        let mut cursor = Cursor(message);
+        let mut cursor = Cursor::new(message);
         loop {
             match cursor.key()? {
                 0 => break,
@@ -278,7 +153,7 @@ impl<'a> Reader<'a> {
             return Ok(known.clone());
         }
         let mut entries = Vec::new();
-        let mut cursor = Cursor(run);
+        let mut cursor = Cursor::new(run);
         while cursor.key()? != 0 {
             entries.push(pair(cursor.bytes()?)?);
         }
@@ -294,7 +169,7 @@ impl<'a> Reader<'a> {
 /// The texts 1 and 2 of a message: the entry of a map, or a host.
 fn pair(message: &[u8]) -> Read<(&str, &str)> {
     let mut pair = ("", "");
-    let mut cursor = Cursor(message);
+    let mut cursor = Cursor::new(message);
     loop {
         match cursor.key()? {
             0 => return Ok(pair),

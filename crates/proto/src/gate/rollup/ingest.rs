@@ -1,6 +1,6 @@
 //! Roll-ups of one stream, one after the other: only what differs from the one before goes on.
 //!
-//! Most rows of a roll-up are, byte for byte, those of the one before. A row is known by a digest of all its fields; what
+//! Most rows of a roll-up are, byte for byte, those of the one before. A row is known by a digest of its bytes; what
 //! passed the gate once is not looked at again. Digests are keyed, 128 bits wide and never leave the process, so nobody can
 //! make two rows look alike.
 
@@ -10,8 +10,11 @@ use std::sync::Arc;
 use bigfleet_types::{ClusterId, Fingerprint, Group, Need, Profile};
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
+use prost::Message as _;
 
 use super::{Error, MAX_NEEDS, Texts, accept_profile, accept_row, limit, of_session};
+use crate::gate::Unreadable;
+use crate::gate::cursor::{Cursor, Read, Unusual, delimited, varint};
 use crate::gate::digest::WideKey;
 use crate::v1alpha1::{CapacityNeed, ClusterCapacityNeeds, NodeSelectorRequirement, TopologySpread};
 
@@ -44,6 +47,78 @@ pub fn row_key(need: &Need) -> RowKey {
     (need.profile.fingerprint(), need.group.clone())
 }
 
+/// Why a roll-up is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is none.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// A field breaks a rule.
+    #[error(transparent)]
+    Rule(#[from] Error),
+}
+
+/// Why [`Ingest::take`] stopped.
+enum Stop {
+    Rule(Error),
+    /// The generated decoder is to judge.
+    Unusual,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Rule(error)
+    }
+}
+
+impl From<Unusual> for Stop {
+    fn from(_: Unusual) -> Self {
+        Self::Unusual
+    }
+}
+
+/// What a roll-up says beside its rows, unchecked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Heading<'a> {
+    /// Whose it is.
+    pub cluster_id: &'a str,
+    /// What the operator's clock said, Unix nanoseconds.
+    pub timestamp_unix_nanos: i64,
+}
+
+impl<'a> Heading<'a> {
+    /// Reads the bytes of a [`ClusterCapacityNeeds`]; of a message that is none, as if it said nothing.
+    #[must_use]
+    pub fn of(message: &'a [u8]) -> Self {
+        Raw::read(message).map(|raw| raw.heading).unwrap_or_default()
+    }
+}
+
+/// A roll-up whose rows are still bytes.
+struct Raw<'a> {
+    heading: Heading<'a>,
+    rows: Vec<&'a [u8]>,
+}
+
+impl<'a> Raw<'a> {
+    fn read(message: &'a [u8]) -> Read<Self> {
+        const CLUSTER_ID: u64 = delimited(1);
+        const TIMESTAMP: u64 = varint(2);
+        const NEEDS: u64 = delimited(3);
+        let (mut heading, mut rows) = (Heading::default(), Vec::new());
+        let mut cursor = Cursor::new(message);
+        loop {
+            match cursor.key()? {
+                0 => return Ok(Self { heading, rows }),
+                CLUSTER_ID => heading.cluster_id = cursor.text()?,
+                TIMESTAMP => heading.timestamp_unix_nanos = cursor.int64()?,
+                NEEDS => rows.push(cursor.bytes()?),
+                key => cursor.skip_unless(key, &[1, 2, 3])?,
+            }
+        }
+    }
+}
+
 /// What is remembered of the last roll-up of a stream that passed.
 #[derive(Debug, Default)]
 pub struct Ingest {
@@ -56,26 +131,45 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Takes the next roll-up of the stream through the gate, by the rules of [`super::accept`].
+    /// Takes the next roll-up of the stream, the bytes of a [`ClusterCapacityNeeds`], through the gate, by the rules of
+    /// [`super::accept`].
     ///
     /// # Errors
-    /// The first field that breaks a rule. The message counts as never sent then.
-    pub fn accept(&mut self, session: &ClusterId, message: &ClusterCapacityNeeds) -> Result<Change, Error> {
-        of_session(session, message)?;
-        limit("needs", message.needs.len(), MAX_NEEDS)?;
+    /// The message is none, or the first field that breaks a rule. It counts as never sent then.
+    pub fn accept(&mut self, session: &ClusterId, message: &[u8]) -> Result<Change, Refused> {
+        let stop = match Raw::read(message).map_err(Stop::from).and_then(|raw| self.take(session, &raw)) {
+            Ok(change) => return Ok(change),
+            Err(stop) => stop,
+        };
+        // A message that cannot be read is that before anything else.
+        let plain = ClusterCapacityNeeds::decode(message).map_err(Unreadable::from)?.encode_to_vec();
+        if let Stop::Rule(error) = stop {
+            return Err(error.into());
+        }
+        let again = Raw::read(&plain).map_err(Stop::from).and_then(|raw| self.take(session, &raw));
+        again.map_err(|stop| match stop {
+            Stop::Rule(error) => error.into(),
+            Stop::Unusual => Unreadable::Unusual.into(),
+        })
+    }
+
+    fn take(&mut self, session: &ClusterId, message: &Raw<'_>) -> Result<Change, Stop> {
+        of_session(session, message.heading.cluster_id)?;
+        limit("needs", message.rows.len(), MAX_NEEDS)?;
 
         let mut texts = Texts::default();
-        let mut seen: HashMap<u128, Arc<Need>> = HashMap::with_capacity(message.needs.len());
-        let mut rows: HashMap<RowKey, Arc<Need>> = HashMap::with_capacity(message.needs.len());
+        let mut seen: HashMap<u128, Arc<Need>> = HashMap::with_capacity(message.rows.len());
+        let mut rows: HashMap<RowKey, Arc<Need>> = HashMap::with_capacity(message.rows.len());
         let mut order: Vec<RowKey> = Vec::new();
-        for (i, row) in message.needs.iter().enumerate() {
+        for (i, row) in message.rows.iter().enumerate() {
             let at = |error: Error| error.within(format_args!("needs[{i}]"));
-            let (of_profile, digest) = self.profiles.digests(row);
+            let digest = self.profiles.key.of(row);
             let need = match self.seen.get(&digest).or_else(|| seen.get(&digest)) {
                 Some(need) => need.clone(),
                 None => {
-                    let profile = self.profiles.of(row, of_profile, &mut texts).map_err(at)?;
-                    Arc::new(accept_row(row, profile, &mut texts).map_err(at)?)
+                    let row = CapacityNeed::decode(*row).map_err(|_| Stop::Unusual)?;
+                    let profile = self.profiles.of(&row, &mut texts).map_err(at)?;
+                    Arc::new(accept_row(&row, profile, &mut texts).map_err(at)?)
                 }
             };
             seen.insert(digest, need.clone());
@@ -129,23 +223,11 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// Of the fields that make a profile, and of all fields.
-    pub(super) fn digests(&self, row: &CapacityNeed) -> (u128, u128) {
+    /// The profile of a row, if its fields are those of one.
+    pub(super) fn of(&mut self, row: &CapacityNeed, texts: &mut Texts) -> Result<Arc<Profile>, Error> {
         let mut hasher = self.key.hasher();
         hash_profile(row, &mut hasher);
-        let of_profile = hasher.digest();
-        (&row.aggregate_resources, &row.min_unit, &row.group).hash(&mut hasher);
-        (of_profile, hasher.digest())
-    }
-
-    /// The profile of a row, if its fields are those of one; with the digest of these fields.
-    pub(super) fn of(
-        &mut self,
-        row: &CapacityNeed,
-        digest: u128,
-        texts: &mut Texts,
-    ) -> Result<Arc<Profile>, Error> {
-        match self.known.entry(digest) {
+        match self.known.entry(hasher.digest()) {
             Entry::Occupied(known) => Ok(known.get().clone()),
             Entry::Vacant(new) => Ok(new.insert(Arc::new(accept_profile(row, texts)?)).clone()),
         }
@@ -160,7 +242,7 @@ impl Profiles {
 }
 
 fn hash_profile(row: &CapacityNeed, hasher: &mut impl Hasher) {
-    // A field that is added has to be entered in one of the two digests, or this does not compile.
+    // A field that is added has to be entered here, or this does not compile.
     let CapacityNeed {
         requirements,
         spread,

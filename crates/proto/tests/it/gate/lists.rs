@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bigfleet_proto::gate::machine::{Difference, Known, Listing, Record, Unreadable, Violation, record};
+use bigfleet_proto::gate::Unreadable;
+use bigfleet_proto::gate::machine::{Difference, Known, Listing, Record, Violation, record};
 use bigfleet_proto::v1alpha1::{HostRef, Machine, MachineList, Resources};
 use bigfleet_types::MachineId;
 use bytes::Bytes;

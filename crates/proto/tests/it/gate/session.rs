@@ -84,3 +84,34 @@ fn counts_saturate() {
     assert_eq!(saturating_count(usize::MAX), i32::MAX);
     assert_eq!(saturating_count(u32::MAX), i32::MAX);
 }
+
+/// A shard's frames are those of the schema: a roll-up as its bytes, the rest as messages, an unknown kind as none.
+#[test]
+fn frames_are_operator_messages_with_their_rollups_as_bytes() {
+    use bigfleet_proto::frames::{OperatorFrame, Payload as Frame};
+    use bigfleet_proto::v1alpha1::operator_message::Payload;
+    use bigfleet_proto::v1alpha1::{
+        BootstrapBlobResponse, ClusterCapacityNeeds, Hello, NodeObservation, OperatorMessage, ReclaimAck,
+    };
+    use prost::Message as _;
+
+    let hello = Hello { cluster_id: "c".to_owned(), protocol_version: "v".to_owned() };
+    let rollup =
+        ClusterCapacityNeeds { cluster_id: "c".to_owned(), timestamp_unix_nanos: 5, needs: Vec::new() };
+    let response = BootstrapBlobResponse { request_id: "r".to_owned(), ..BootstrapBlobResponse::default() };
+    let ack = ReclaimAck { instruction_id: "i".to_owned(), nodes_started: 2 };
+    let seen = NodeObservation { machine_id: "m".to_owned(), ready: true, ..NodeObservation::default() };
+    for (said, read) in [
+        (Payload::Hello(hello.clone()), Frame::Hello(hello)),
+        (Payload::Rollup(rollup.clone()), Frame::Rollup(rollup.encode_to_vec().into())),
+        (Payload::BootstrapResponse(response.clone()), Frame::BootstrapResponse(response)),
+        (Payload::ReclaimAck(ack.clone()), Frame::ReclaimAck(ack)),
+        (Payload::NodeObservation(seen.clone()), Frame::NodeObservation(seen)),
+    ] {
+        let bytes = OperatorMessage { payload: Some(said) }.encode_to_vec();
+        let frame = OperatorFrame::decode(bytes.as_slice()).unwrap();
+        assert_eq!(frame, OperatorFrame { payload: Some(read) });
+        assert_eq!(frame.encode_to_vec(), bytes);
+    }
+    assert_eq!(OperatorFrame::decode([0xc2, 0x3e, 0].as_slice()).unwrap().payload, None);
+}
