@@ -33,6 +33,8 @@ pub(crate) struct Row {
     pub(crate) min_unit: Lanes,
     /// The gangs that were folded into this row, by arrival, fingerprint and group; none for a row that is as it came.
     pub(crate) gangs: Option<Arc<[Arc<Need>]>>,
+    /// Another one than any row had before, whenever anything about the row changes.
+    pub(crate) version: u64,
 }
 
 impl Row {
@@ -93,6 +95,8 @@ pub(crate) struct Demand {
     wanted: usize,
     /// How many rows went since the last fresh start.
     pub(crate) withdrawn: usize,
+    /// The last version of any row.
+    versions: u64,
 }
 
 impl Demand {
@@ -103,55 +107,18 @@ impl Demand {
         cluster: &ClusterId,
         rows: Vec<Need>,
         at: UnixNanos,
-        (forms, symbols, matching): Tables<'_>,
+        tables: Tables<'_>,
     ) -> bool {
-        let wants = self.clusters.remove(cluster).unwrap_or_default();
-        let mut needs = merge(rows);
-        let mut unchanged = needs.len() == wants.rows.len();
-        let mut known = Vec::with_capacity(needs.len());
-        for need in &mut needs {
-            let ix = self.find(&wants, need.profile.fingerprint(), &need.group);
-            let old = ix.and_then(|ix| self.row(ix));
-            need.arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
-            unchanged &= old.is_some_and(|row| *row.need == *need);
-            known.push(ix);
-        }
-        if unchanged {
-            if !needs.is_empty() {
-                self.clusters.insert(cluster.clone(), wants);
-            }
-            return false;
-        }
-        let Wants { rows: mut before, sets, made, .. } = wants;
-        self.wanted -= before.len();
-        let mut after = HashTable::with_capacity(needs.len());
-        for (need, old) in needs.into_iter().zip(known) {
-            let hash = hash(need.profile.fingerprint(), &need.group);
-            let ix = match old {
-                Some(ix) => {
-                    self.update(ix, need, symbols);
-                    if let Ok(entry) = before.find_entry(hash, |other| *other == ix) {
-                        entry.remove();
-                    }
-                    ix
-                }
-                None => {
-                    let row = compile(Arc::new(need), cluster, symbols, matching);
-                    self.insert(row)
-                }
-            };
-            after.insert_unique(hash, ix, |ix| self.hash(*ix));
-        }
-        self.wanted += after.len();
-        if !after.is_empty() {
-            let wants = self.sort_out(after, forms, symbols, matching);
-            self.clusters.insert(cluster.clone(), wants);
-        }
-        // What is new holds on to what it shares with the old before that goes.
-        let folds = sets.into_iter().map(|set| set.fold).chain(made);
-        folds.chain(before).for_each(|ix| self.withdraw(ix, matching));
-        forms.bound(self.rows.len());
-        true
+        let mut wants = self.clusters.remove(cluster).unwrap_or_default();
+        let needs = merge(rows);
+        let located: Vec<_> = needs.into_iter().map(|need| (self.place_of(&wants, &need), need)).collect();
+        let staying: Set<RowIx> = located.iter().filter_map(|(ix, _)| *ix).collect();
+        let gone = match wants.rows.len() - staying.len() {
+            0 => Vec::new(),
+            _ => wants.rows.iter().copied().filter(|ix| !staying.contains(ix)).collect(),
+        };
+        self.take_out(&mut wants, &gone);
+        self.take_in(cluster, wants, located, gone, at, tables)
     }
 
     /// Changes some rows of a cluster's demand, one per key, and takes out others. Says whether anything changed.
@@ -161,25 +128,44 @@ impl Demand {
         changed: Vec<Arc<Need>>,
         removed: &[(Fingerprint, Group)],
         at: UnixNanos,
-        (forms, symbols, matching): Tables<'_>,
+        tables: Tables<'_>,
     ) -> bool {
         let mut wants = self.clusters.remove(cluster).unwrap_or_default();
-        let before = wants.rows.len();
-        let (mut fresh, mut gone, mut touched) = (Vec::new(), Vec::new(), Set::default());
-        for (fingerprint, group) in removed {
-            let Some(ix) = self.find(&wants, *fingerprint, group) else { continue };
-            if let Ok(entry) = wants.rows.find_entry(hash(*fingerprint, group), |other| *other == ix) {
+        let find = |(fingerprint, group): &(Fingerprint, Group)| self.find(&wants, *fingerprint, group);
+        let mut gone: Vec<RowIx> = removed.iter().filter_map(find).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        self.take_out(&mut wants, &gone);
+        let changed = changed.into_iter().map(Arc::unwrap_or_clone);
+        let located: Vec<_> = changed.map(|need| (self.place_of(&wants, &need), need)).collect();
+        self.take_in(cluster, wants, located, gone, at, tables)
+    }
+
+    /// Takes rows out of the keys of a cluster.
+    fn take_out(&self, wants: &mut Wants, gone: &[RowIx]) {
+        for ix in gone {
+            if let Ok(entry) = wants.rows.find_entry(self.hash(*ix), |other| other == ix) {
                 entry.remove();
             }
-            gone.push(ix);
-            touched.insert(ix);
         }
-        for need in changed {
-            let (fingerprint, ix) =
-                (need.profile.fingerprint(), self.find(&wants, need.profile.fingerprint(), &need.group));
+    }
+
+    /// Takes in rows, each with the place that it has if its key is known, after others were taken out.
+    fn take_in(
+        &mut self,
+        cluster: &ClusterId,
+        mut wants: Wants,
+        located: Vec<(Option<RowIx>, Need)>,
+        gone: Vec<RowIx>,
+        at: UnixNanos,
+        (forms, symbols, matching): Tables<'_>,
+    ) -> bool {
+        let before = wants.rows.len() + gone.len();
+        let (mut fresh, mut touched): (Vec<RowIx>, Set<RowIx>) = (Vec::new(), gone.iter().copied().collect());
+        for (place, mut need) in located {
+            let ix = place.or_else(|| self.place_of(&wants, &need));
             let old = ix.and_then(|ix| self.row(ix));
-            let arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
-            let need = Need { arrival, ..Arc::unwrap_or_clone(need) };
+            need.arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
             if old.is_some_and(|row| *row.need == need) {
                 continue;
             }
@@ -189,7 +175,7 @@ impl Demand {
                     touched.insert(ix);
                 }
                 None => {
-                    let hash = hash(fingerprint, &need.group);
+                    let hash = hash(need.profile.fingerprint(), &need.group);
                     let row = compile(Arc::new(need), cluster, symbols, matching);
                     let ix = self.insert(row);
                     wants.rows.insert_unique(hash, ix, |ix| self.hash(*ix));
@@ -205,6 +191,7 @@ impl Demand {
             if wants.rows.is_empty() {
                 old.append(&mut wants.made);
             }
+            // What is new holds on to what it shares with the old before that goes.
             old.into_iter().for_each(|ix| self.withdraw(ix, matching));
             forms.bound(self.rows.len());
         }
@@ -212,6 +199,11 @@ impl Demand {
             self.clusters.insert(cluster.clone(), wants);
         }
         anything
+    }
+
+    /// Where the row with a Need's key is.
+    fn place_of(&self, wants: &Wants, need: &Need) -> Option<RowIx> {
+        self.find(wants, need.profile.fingerprint(), &need.group)
     }
 
     /// The row of a key.
@@ -244,16 +236,18 @@ impl Demand {
     }
 
     fn update(&mut self, ix: RowIx, need: Need, symbols: &mut Symbols) {
+        self.versions += 1;
         let Some(row) = &mut self.rows[ix.at()] else { return };
-        if *row.need != need {
-            // Equal keys have equal profiles.
-            row.aggregate = symbols.dimensions.lanes(&need.aggregate);
-            row.min_unit = symbols.dimensions.lanes(&need.min_unit);
-            row.need = Arc::new(need);
-        }
+        // Equal keys have equal profiles.
+        row.aggregate = symbols.dimensions.lanes(&need.aggregate);
+        row.min_unit = symbols.dimensions.lanes(&need.min_unit);
+        row.need = Arc::new(need);
+        row.version = self.versions;
     }
 
-    fn insert(&mut self, row: Row) -> RowIx {
+    fn insert(&mut self, mut row: Row) -> RowIx {
+        self.versions += 1;
+        row.version = self.versions;
         if let Some(ix) = self.free.pop() {
             self.rows[ix.at()] = Some(row);
             ix
@@ -446,6 +440,7 @@ fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching
         aggregate: symbols.dimensions.lanes(&need.aggregate),
         min_unit: symbols.dimensions.lanes(&need.min_unit),
         gangs: None,
+        version: 0,
         need,
     }
 }

@@ -11,7 +11,7 @@ use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
 use crate::fold::Forms;
 use crate::intern::{Set, Symbols};
-use crate::ledger::{Ledger, Opened, Seated};
+use crate::ledger::{Ledger, Opened};
 use crate::matching::Matching;
 use crate::members::Slot;
 use crate::observe::{Effort, Phase};
@@ -166,45 +166,38 @@ impl Engine {
         self.live_symbols.get_or_insert(self.symbols.size() + self.fleet.places());
         self.hear();
         let Self { fleet, demand, symbols, matching, ledger, policy, heard_by, .. } = self;
-        let mut before = Vec::new();
-        let (mut seats, mut ixs, mut rows, mut turns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Seated { seat, turn, before: acquired } in ledger.turns(&opened, demand, symbols) {
-            before.push(acquired);
-            seats.push(seat);
-            ixs.push(turn.ix);
-            rows.push(turn.row);
-            turns.push(turn);
-        }
+        let (turns, rest) = ledger.turns(&opened, fleet, demand, symbols);
         ended(Phase::Fold);
         let claims = std::mem::take(&mut ledger.claims);
         let lookout = std::mem::take(&mut ledger.lookout);
-        let mut pass = Pass::new(fleet, demand, &rows, symbols, matching, claims, lookout);
-        let mut outcomes = phase1::run(&mut pass, turns);
-        for (before, outcome) in before.iter().zip(&outcomes) {
-            ledger.acquired(fleet, before.as_deref(), &outcome.acquired);
+        let mut pass = Pass::new(fleet, demand, rest, symbols, matching, claims, lookout);
+        let (turns, mut outcomes) = phase1::run(&mut pass, turns);
+        for (turn, outcome) in turns.iter().zip(&outcomes) {
+            let before = turn.kept.as_ref().map(|kept| &*kept.acquired);
+            ledger.acquired(fleet, before, &outcome.acquired);
         }
         let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
         if !told.is_empty() {
-            let acquirers = ixs.iter().zip(&rows).zip(&outcomes).filter(|(_, o)| !o.acquired.is_empty());
+            let acquirers = turns.iter().zip(&outcomes).filter(|(_, outcome)| !outcome.acquired.is_empty());
             let acquisitions: Vec<_> =
-                acquirers.map(|((ix, row), outcome)| (*ix, *row, outcome.acquired.clone())).collect();
+                acquirers.map(|(turn, outcome)| (turn.ix, turn.row, outcome.acquired.clone())).collect();
             let gangs = told.iter_mut().map(|(_, row, outcome)| (*row, outcome)).collect();
             phase1::retell(&mut pass, &acquisitions, gangs);
         }
         ended(Phase::Phase1);
         if let Some(explainer) = &mut explainer {
-            explainer.after_phase1(&pass, &ixs);
+            explainer.after_phase1(&pass, turns.iter().map(|turn| turn.ix).collect());
         }
         let taken = phase2::run(&mut pass, &mut outcomes, heard_by, policy);
         ended(Phase::Phase2);
         let (mut judge, mut actions) = (Judge::default(), Vec::new());
-        let mut verdicts = Vec::with_capacity(rows.len());
-        for (row, outcome) in rows.iter().zip(&outcomes) {
-            acquisitions(&pass, row, outcome, &mut actions);
-            verdicts.push(judge.of(&mut pass, row, outcome));
+        let mut verdicts = Vec::with_capacity(turns.len());
+        for (turn, outcome) in turns.iter().zip(&outcomes) {
+            acquisitions(&pass, turn.row, outcome, &mut actions);
+            verdicts.push(judge.of(&mut pass, turn.row, outcome));
         }
-        for (row, outcome) in rows.iter().zip(&outcomes) {
-            preemptions(&pass, row, outcome, &taken, &mut actions);
+        for (turn, outcome) in turns.iter().zip(&outcomes) {
+            preemptions(&pass, turn.row, outcome, &taken, &mut actions);
         }
         let told: Vec<_> = told
             .into_iter()
@@ -216,13 +209,13 @@ impl Engine {
         if let Some(explainer) = &mut explainer {
             explainer.after_phase2(&mut pass, &outcomes, &actions, heard_by, policy);
         }
-        let shortfalls = verdict::shortfalls(symbols, &rows, &outcomes);
-        self.effort = Effort { needs: rows.len() as u64, machines: pass.looked_at() };
+        let shortfalls = verdict::shortfalls(symbols, &pass.rows, &outcomes);
+        self.effort = Effort { needs: turns.len() as u64, machines: pass.looked_at() };
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();
         ledger.taken = taken;
-        let found = seats.into_iter().zip(outcomes).zip(verdicts);
-        let found = found.map(|((seat, outcome), verdict)| (seat, outcome, verdict));
+        let found = turns.into_iter().zip(outcomes).zip(verdicts);
+        let found = found.map(|((turn, outcome), verdict)| (turn.seat, outcome, verdict));
         ledger.record(found.chain(told), &opened, demand, symbols);
         ended(Phase::Verdicts);
 
@@ -391,5 +384,5 @@ fn preemptions(pass: &Pass<'_>, row: &Row, outcome: &Outcome, taken: &Taken, act
             preemptor_priority: preemptor,
         })
     };
-    actions.extend(outcome.victims.iter().filter_map(action));
+    actions.extend(outcome.victims().iter().filter_map(action));
 }

@@ -281,11 +281,11 @@ impl<'q> Explainer<'q> {
     }
 
     /// Notes who claims what, before Phase 2 changes some of it.
-    pub(crate) fn after_phase1(&mut self, pass: &Pass<'_>, rows: &[RowIx]) {
+    pub(crate) fn after_phase1(&mut self, pass: &Pass<'_>, rows: Vec<RowIx>) {
         let positions: Map<RowIx, usize> = rows.iter().copied().zip(0..).collect();
         let position = |at| positions.get(&pass.claiming_row(Slot::new(at))?).copied();
         self.claims = (0..pass.fleet.slots()).map(position).collect();
-        self.rows = rows.to_vec();
+        self.rows = rows;
     }
 
     /// Explains Needs, and the actions so far, which are all of those that serve one.
@@ -299,7 +299,9 @@ impl<'q> Explainer<'q> {
     ) {
         let asked: Vec<bool> =
             pass.rows.iter().map(|row| self.question.is_about_row(row, pass.symbols)).collect();
-        for (position, row) in pass.rows.iter().enumerate().filter(|(position, _)| asked[*position]) {
+        for (position, row) in
+            pass.rows.clone().into_iter().enumerate().filter(|(position, _)| asked[*position])
+        {
             // Nobody looked for a Need that wants nothing.
             pass.matching.look(row.profile, &pass.fleet.classes);
             let fates = fates::Fates::new(pass, &self.claims, outcomes, heard, position);

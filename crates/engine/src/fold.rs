@@ -72,6 +72,7 @@ impl Forms {
             aggregate: first.aggregate.times(number),
             min_unit: first.aggregate.clone(),
             gangs: Some(gangs.iter().map(|gang| gang.need.clone()).collect()),
+            version: 0,
             need: Arc::new(fold),
         })
     }

@@ -58,7 +58,7 @@ impl Dimensions {
 }
 
 /// A whole in the fixed point of [`Lanes::coverage`].
-const WHOLE: i128 = 1_000_000_000;
+const WHOLE: i64 = 1_000_000_000;
 
 /// A few lane numbers, ascending.
 pub(crate) type LaneSet = SmallVec<[usize; 2]>;
@@ -132,15 +132,26 @@ impl Lanes {
     /// than the whole of it.
     pub(crate) fn coverage(&self, deficit: &Self, capped: bool) -> i128 {
         let shares = deficit.positive().map(|lane| {
-            let share = i128::from(self.get(lane)) * WHOLE / i128::from(deficit.get(lane));
-            if capped { share.min(WHOLE) } else { share }
+            let (have, want) = (self.get(lane), deficit.get(lane));
+            match have.checked_mul(WHOLE) {
+                _ if capped && have >= want => i128::from(WHOLE),
+                Some(have) => i128::from(have / want),
+                None => i128::from(have) * i128::from(WHOLE) / i128::from(want),
+            }
         });
         shares.sum()
     }
 
     /// The smallest share of a lane of `deficit`, in thousandths, at most 1000.
     pub(crate) fn per_mille(&self, deficit: &Self) -> u16 {
-        let share = |lane| (i128::from(self.get(lane)) * 1000 / i128::from(deficit.get(lane))).min(1000);
+        let share = |lane| {
+            let (have, want) = (self.get(lane), deficit.get(lane));
+            match have.checked_mul(1000) {
+                _ if have >= want => 1000,
+                Some(have) => have / want,
+                None => i64::try_from(i128::from(have) * 1000 / i128::from(want)).unwrap_or(1000),
+            }
+        };
         deficit.positive().map(share).min().and_then(|worst| u16::try_from(worst).ok()).unwrap_or(1000)
     }
 

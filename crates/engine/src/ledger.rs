@@ -2,8 +2,9 @@
 //!
 //! What a cluster is credited with depends on that cluster alone. Only rows that credit does not cover compete for
 //! what is free; such a row is *open* and has a turn in every decision. A gang chooses its domain by what is free
-//! unless its credit covers it, and with the domain what its neighbours find, so an open gang opens its cluster. All
-//! rows of a cluster that changed have a turn, too. Everybody else keeps claims and verdict.
+//! unless its credit covers it, and with the domain what its neighbours find, so an open gang opens its cluster, as any
+//! change in the cluster does. In an open cluster all rows have a turn but those that *rest*: rows that neither changed
+//! themselves nor their machines, and that these machines serve. Everybody else keeps claims and verdict.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use bigfleet_types::UnixNanos;
 
 use crate::changes::Changes;
+use crate::claims::Claims;
 use crate::class::ClassIx;
 use crate::decision::{Verdict, Verdicts};
 use crate::demand::{Demand, Row, RowIx, compare};
@@ -20,10 +22,10 @@ use crate::fold::{Forms, Plan, Reach};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::pass::Claims;
-use crate::phase1::{Kept, Lookout, Outcome, Turn};
+use crate::phase1::{Kept, Lookout, Outcome, Rest, Resting, Turn};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
+use crate::place::Place;
 use crate::policy::Policy;
 
 /// Where a row stands in the ledger.
@@ -37,6 +39,7 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 struct Entry {
     ix: RowIx,
+    version: u64,
     stamp: StampIx,
     outcome: Outcome,
     /// The place of its verdict; `None` before the first one.
@@ -47,6 +50,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
+    /// Where the gangs are that are told what is free, and what they match.
+    told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
     excess: Vec<Slot>,
 }
@@ -75,22 +80,16 @@ pub(crate) struct Ledger {
     gone: Vec<u32>,
     /// Classes of which something free may be in other hands than before.
     touched: Vec<ClassIx>,
+    /// Whose machines changed, in ascending order.
+    moved: Vec<(ClusterIx, StampIx)>,
 }
 
 /// The clusters that a decision looks at again.
 pub(crate) struct Opened {
-    /// All their rows have a turn, in ascending order.
+    /// All their rows have a turn but those that rest, in ascending order.
     pub(crate) whole: Vec<ClusterIx>,
     /// Of these, the ones whose demand has to be folded again.
     pub(crate) changed: Vec<ClusterIx>,
-}
-
-/// A row with a turn.
-pub(crate) struct Seated<'a> {
-    pub(crate) seat: Seat,
-    pub(crate) turn: Turn<'a>,
-    /// What it acquired before, if it keeps its credit.
-    pub(crate) before: Option<Vec<Slot>>,
 }
 
 impl Ledger {
@@ -117,6 +116,7 @@ impl Ledger {
         }
         self.gone.clear();
         self.touched.clear();
+        self.moved.clear();
         let opened = if changes.everything {
             self.start_over(fleet, symbols, policy);
             let all: Vec<ClusterIx> = (0..symbols.cluster_count()).map(ClusterIx::new).collect();
@@ -159,13 +159,20 @@ impl Ledger {
         settled.iter().for_each(|ix| self.lookout.note(&fleet.pools, *ix));
         let pools = settled.iter().map(|ix| fleet.pools.get(*ix));
         self.touched.extend(pools.filter(|pool| pool.is_for_the_taking()).map(|pool| pool.class));
+        let pools = settled.iter().filter_map(|ix| match fleet.place(*ix) {
+            Place::Bound(binding) => Some((binding.cluster, binding.stamp)),
+            _ => None,
+        });
+        self.moved.extend(pools);
+        self.moved.sort_unstable();
+        self.moved.dedup();
         let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
         changed.sort_unstable();
         let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
         let whole: Vec<ClusterIx> = whole.into_iter().collect();
         self.claims.release_counted(fleet);
         for cluster in &whole {
-            self.claims.release_cluster(fleet, *cluster);
+            self.claims.forget_stock(*cluster);
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 self.touched.extend(entry.outcome.acquired.iter().map(|slot| fleet.class(*slot)));
             }
@@ -202,73 +209,109 @@ impl Ledger {
                 rows.extend(&plan.rows);
                 rows.extend(demand.make(&name, plan.made, matching));
             }
-            self.enter(*cluster, &rows, demand, symbols);
+            self.enter(*cluster, &rows, fleet, demand, symbols);
         }
         true
     }
 
-    /// Replaces the rows of a cluster. Those that are told apart by nothing from one before keep its place.
-    fn enter(&mut self, cluster: ClusterIx, rows: &[RowIx], demand: &Demand, symbols: &Symbols) {
-        let mut rows: Vec<(RowIx, &Row)> =
-            rows.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?))).collect();
-        rows.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
+    /// Replaces the rows of a cluster. Those that are what they were keep all that is known of them, those that are told
+    /// apart by nothing from one before keep its place.
+    fn enter(
+        &mut self,
+        cluster: ClusterIx,
+        rows: &[RowIx],
+        fleet: &Fleet,
+        demand: &Demand,
+        symbols: &Symbols,
+    ) {
         let book = &mut self.books[cluster.at()];
-        for entry in &book.entries {
-            self.claims.live.remove(&(cluster, entry.stamp));
-        }
         let before = std::mem::take(&mut book.entries);
-        let mut positions = before.iter().filter_map(|entry| entry.position).peekable();
-        for (ix, row) in rows {
+        let places: Map<RowIx, usize> = before.iter().map(|entry| entry.ix).zip(0..).collect();
+        let mut stays = vec![false; before.len()];
+        let mut fresh: Vec<(RowIx, &Row)> = Vec::new();
+        for ix in rows {
+            let Some(row) = demand.row(*ix) else { continue };
+            match places.get(ix).filter(|at| before[**at].version == row.version) {
+                Some(at) => stays[*at] = true,
+                None => fresh.push((*ix, row)),
+            }
+        }
+        fresh.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
+        book.entries.reserve(rows.len());
+        let mut gone: Vec<Entry> = Vec::with_capacity(before.len());
+        for (entry, stays) in before.into_iter().zip(stays) {
+            if stays {
+                book.entries.push(entry);
+            } else {
+                self.claims.live.remove(&(cluster, entry.stamp));
+                self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
+                gone.push(entry);
+            }
+        }
+        if fresh.is_empty() && gone.is_empty() {
+            return;
+        }
+        let mut positions = gone.iter().filter_map(|entry| entry.position).peekable();
+        for (ix, row) in &fresh {
             let order = |position: u32| stands(&self.verdicts[position as usize], row, symbols);
             while let Some(before) = positions.next_if(|position| order(*position).is_lt()) {
                 self.gone.push(before);
             }
             let position = positions.next_if(|position| order(*position).is_eq());
-            book.entries.push(Entry { ix, stamp: row.stamp, outcome: Outcome::default(), position });
+            let outcome = Outcome::default();
+            book.entries.push(Entry { ix: *ix, version: row.version, stamp: row.stamp, outcome, position });
             self.claims.live.insert((cluster, row.stamp));
         }
         self.gone.extend(positions);
+        if book.entries.len() > fresh.len() {
+            // Two runs, each in order.
+            book.entries.sort_by(|a, b| match (demand.row(a.ix), demand.row(b.ix)) {
+                (Some(a), Some(b)) => compare(symbols, a, b),
+                (a, b) => a.is_some().cmp(&b.is_some()),
+            });
+        }
+        for (at, entry) in (0..).zip(&book.entries) {
+            if let Some(position) = entry.position {
+                self.order[position as usize] = Seat { cluster, at };
+            }
+        }
     }
 
-    /// All rows with a turn, in precedence order.
+    /// All rows with a turn, in precedence order, and those that rest where others have one.
     pub(crate) fn turns<'a>(
         &mut self,
         opened: &Opened,
+        fleet: &Fleet,
         demand: &'a Demand,
         symbols: &Symbols,
-    ) -> Vec<Seated<'a>> {
+    ) -> (Vec<Turn<'a>>, Rest<'a>) {
         // The rows of a book are in order, so their places in it stand for all that tells equals apart.
         let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
-        let listed = |cluster: ClusterIx, at: u32, entry: &Entry, keeps: bool| {
-            let row = demand.row(entry.ix)?;
-            Some((order(row, at), Seat { cluster, at }, entry.ix, row, keeps))
-        };
-        let mut seats = Vec::new();
+        let (mut turns, mut rest): (Vec<Turn<'a>>, Rest<'a>) = Default::default();
         for cluster in &opened.whole {
-            let entries = (0..).zip(&self.books[cluster.at()].entries);
-            seats.extend(entries.filter_map(|(at, entry)| listed(*cluster, at, entry, false)));
+            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+                let Some(row) = demand.row(entry.ix) else { continue };
+                let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
+                let moved = || self.moved.binary_search(&(*cluster, entry.stamp)).is_ok();
+                if entry.outcome.rests && !moved() {
+                    rest.add(Resting { order, seat, ix, row });
+                } else {
+                    self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
+                    turns.push(Turn { order, seat, ix, row, kept: None });
+                }
+            }
         }
         for cluster in self.open.iter().filter(|cluster| opened.whole.binary_search(cluster).is_err()) {
-            let entries = (0..).zip(&self.books[cluster.at()].entries);
-            let open = entries.filter(|(_, entry)| entry.outcome.is_open());
-            seats.extend(open.filter_map(|(at, entry)| listed(*cluster, at, entry, true)));
+            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+                let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
+                let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
+                let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
+                let kept = Some(Box::new(Kept { credited, missing, acquired }));
+                turns.push(Turn { order, seat, ix: entry.ix, row, kept });
+            }
         }
-        seats.sort_unstable_by_key(|(order, ..)| *order);
-        let seated = seats.into_iter().map(|(_, seat, ix, row, keeps)| {
-            let outcome = keeps.then(|| std::mem::take(self.outcome_mut(seat)));
-            let (kept, before) = match outcome {
-                Some(Outcome { credited, missing, acquired, .. }) => {
-                    (Some(Kept { credited, missing }), Some(acquired))
-                }
-                None => (None, None),
-            };
-            Seated { seat, turn: Turn { ix, row, kept }, before }
-        });
-        seated.collect()
-    }
-
-    fn outcome_mut(&mut self, seat: Seat) -> &mut Outcome {
-        &mut self.books[seat.cluster.at()].entries[seat.at as usize].outcome
+        turns.sort_unstable_by_key(|turn| turn.order);
+        (turns, rest)
     }
 
     /// Notes that a row with a turn acquired other machines than before.
@@ -295,14 +338,19 @@ impl Ledger {
         self.touched.dedup();
         let mut concerned: Map<ProfileIx, bool> = Map::default();
         for cluster in self.telling.iter().filter(|cluster| whole.binary_search(cluster).is_err()) {
-            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
-                let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_told()) else { continue };
-                let concerned = *concerned.entry(row.profile).or_insert_with(|| {
-                    matching.look(row.profile, &fleet.classes);
-                    self.touched.iter().any(|class| matching.matches(row.profile, *class))
+            let Book { entries, told, .. } = &mut self.books[cluster.at()];
+            for (at, profile) in told {
+                let concerned = *concerned.entry(*profile).or_insert_with(|| {
+                    matching.look(*profile, &fleet.classes);
+                    self.touched.iter().any(|class| matching.matches(*profile, *class))
                 });
-                if concerned {
-                    gangs.push((Seat { cluster: *cluster, at }, row, std::mem::take(&mut entry.outcome)));
+                let entry = &mut entries[*at as usize];
+                if let Some(row) = demand.row(entry.ix).filter(|_| concerned) {
+                    gangs.push((
+                        Seat { cluster: *cluster, at: *at },
+                        row,
+                        std::mem::take(&mut entry.outcome),
+                    ));
                 }
             }
         }
@@ -323,7 +371,6 @@ impl Ledger {
             entry.outcome = outcome;
             match entry.position {
                 Some(position) => {
-                    self.order[position as usize] = seat;
                     let known = &self.verdicts[position as usize];
                     if **known != verdict {
                         Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
@@ -337,10 +384,16 @@ impl Ledger {
         }
         let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&opened.whole).copied().collect();
         for cluster in looked_at {
-            let outcomes = || self.books[cluster.at()].entries.iter().map(|entry| &entry.outcome);
-            let is_open_gang = |outcome: &Outcome| outcome.is_open() && outcome.choice.is_some();
-            let (open, entangled) = (outcomes().any(Outcome::is_open), outcomes().any(is_open_gang));
-            let telling = outcomes().any(Outcome::is_told);
+            let Book { entries, told, .. } = &mut self.books[cluster.at()];
+            let (mut open, mut entangled) = (false, false);
+            told.clear();
+            for (at, entry) in (0..).zip(&*entries) {
+                let (outcome, row) = (&entry.outcome, || demand.row(entry.ix));
+                open |= outcome.is_open();
+                entangled |= outcome.is_open() && outcome.choice.is_some();
+                told.extend(row().filter(|_| outcome.is_told()).map(|row| (at, row.profile)));
+            }
+            let telling = !told.is_empty();
             set(&mut self.open, cluster, open);
             set(&mut self.entangled, cluster, entangled);
             set(&mut self.telling, cluster, telling);

@@ -6,6 +6,7 @@
 //! order of arrival nor the number of restarts changes it.
 
 mod changes;
+mod claims;
 mod class;
 mod content;
 mod cost;

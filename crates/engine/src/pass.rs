@@ -7,17 +7,16 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use smallvec::SmallVec;
-
+use crate::claims::{Claim, Claims, Stock};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
-use crate::intern::{ClusterIx, KeyIx, Map, Set, StampIx, Symbols, ValueIx};
+use crate::intern::{ClusterIx, KeyIx, Map, StampIx, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Lookout, Queue, SpreadOrder, Universe};
+use crate::phase1::{Lookout, Queue, Rest, SpreadOrder, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -44,13 +43,15 @@ pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 pub(crate) struct Pass<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) demand: &'a Demand,
-    /// Those that have a turn, in precedence order, after folding.
-    pub(crate) rows: &'a [&'a Row],
+    /// Those that had a turn, in precedence order, after folding; none before Phase 1 ended.
+    pub(crate) rows: Vec<&'a Row>,
     pub(crate) symbols: &'a Symbols,
     pub(crate) matching: &'a mut Matching,
     claims: Claims,
     /// Who claims now.
     claimer: Claim,
+    /// Rows without a turn.
+    pub(crate) rest: Rest<'a>,
     /// How often a single machine was looked at.
     looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Queue<AcquireKey>>,
@@ -77,176 +78,6 @@ impl Domain {
     }
 }
 
-/// Who has claimed a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Claim(u32);
-
-impl Claim {
-    const NOBODY: Self = Self(u32::MAX);
-    /// A Need counts on a draining machine without having it.
-    const COUNTED: Self = Self(u32::MAX - 1);
-
-    fn of(row: RowIx) -> Self {
-        Self(u32::try_from(row.at()).unwrap_or(u32::MAX))
-    }
-
-    fn row(self) -> Option<RowIx> {
-        (self.0 < Self::COUNTED.0).then(|| RowIx::new(self.0 as usize))
-    }
-}
-
-/// Creditable bound pools of one cluster and class that may have unclaimed members.
-#[derive(Debug)]
-pub(crate) struct Stock {
-    pub(crate) class: ClassIx,
-    /// Stamped for no Need of today.
-    pub(crate) orphans: SmallVec<[PoolIx; 2]>,
-    /// Stamped for Needs of today.
-    pub(crate) named: SmallVec<[(StampIx, PoolIx); 2]>,
-}
-
-impl Stock {
-    fn enter(stocks: &mut Vec<Self>, class: ClassIx, pool: PoolIx, named: Option<StampIx>) {
-        let at = stocks.binary_search_by_key(&class, |stock| stock.class).unwrap_or_else(|at| {
-            stocks.insert(at, Self { class, orphans: SmallVec::new(), named: SmallVec::new() });
-            at
-        });
-        match named {
-            Some(stamp) => stocks[at].named.push((stamp, pool)),
-            None => stocks[at].orphans.push(pool),
-        }
-    }
-}
-
-/// All claims, from one pass to the next.
-#[derive(Debug, Default)]
-pub(crate) struct Claims {
-    by_slot: Vec<Claim>,
-    /// What machines may be stamped with that is not dead.
-    pub(crate) live: Set<(ClusterIx, StampIx)>,
-    /// By pool: how many members nobody claimed.
-    free: Vec<u32>,
-    /// By pool: every member before this position is claimed.
-    cursor: Vec<u32>,
-    /// By cluster.
-    open: Map<ClusterIx, Vec<Stock>>,
-    /// By pool: dropped from `open` because nothing was left.
-    exhausted: Vec<bool>,
-    /// Draining machines that some Need counts on.
-    counted: Vec<Slot>,
-}
-
-impl Claims {
-    /// Nobody claims anything.
-    pub(crate) fn none(fleet: &Fleet) -> Self {
-        let mut claims = Self::default();
-        claims.start_over(fleet);
-        claims
-    }
-
-    /// Gives every claim back and takes in the fleet as it is now.
-    pub(crate) fn start_over(&mut self, fleet: &Fleet) {
-        let pools = fleet.pools.len();
-        self.by_slot.clear();
-        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
-        self.live.clear();
-        self.free.clear();
-        self.free.extend(fleet.pools.sizes());
-        self.cursor.clear();
-        self.cursor.resize(pools, 0);
-        self.open.clear();
-        self.exhausted.clear();
-        self.exhausted.resize(pools, false);
-        self.counted.clear();
-    }
-
-    /// Takes in what became of the fleet: these machines left their pools, and these pools have other members now.
-    pub(crate) fn catch_up(&mut self, fleet: &Fleet, moved: &[Slot], settled: &[PoolIx]) {
-        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
-        moved.iter().for_each(|slot| self.by_slot[slot.at()] = Claim::NOBODY);
-        let pools = fleet.pools.len();
-        self.free.resize(pools, 0);
-        self.cursor.resize(pools, 0);
-        self.exhausted.resize(pools, false);
-        for ix in settled {
-            let members = fleet.pools.get(*ix).members().iter();
-            let free = members.filter(|slot| self.by_slot[slot.at()] == Claim::NOBODY).count();
-            self.free[ix.at()] = u32::try_from(free).unwrap_or(u32::MAX);
-            self.cursor[ix.at()] = 0;
-            self.exhausted[ix.at()] = false;
-        }
-    }
-
-    /// Whether some Need has claimed the machine.
-    pub(crate) fn has(&self, slot: Slot) -> bool {
-        self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
-    }
-
-    /// By slot: whether some Need has claimed the machine.
-    pub(crate) fn by_slot(&self) -> Vec<bool> {
-        self.by_slot.iter().map(|claim| claim.row().is_some()).collect()
-    }
-
-    /// How many machines of a pool nobody claimed.
-    pub(crate) fn free(&self, pool: PoolIx) -> u32 {
-        self.free[pool.at()]
-    }
-
-    /// Gives back those of a row's claims that it has still, and names the pools.
-    pub(crate) fn release(
-        &mut self,
-        fleet: &Fleet,
-        row: RowIx,
-        slots: &[Slot],
-        mut given_back: impl FnMut(PoolIx),
-    ) {
-        for slot in slots {
-            if self.by_slot[slot.at()] == Claim::of(row) {
-                given_back(self.give_back(fleet, *slot));
-            }
-        }
-    }
-
-    /// Forgets on which draining machines Needs count.
-    pub(crate) fn release_counted(&mut self, fleet: &Fleet) {
-        for slot in std::mem::take(&mut self.counted) {
-            if self.by_slot[slot.at()] == Claim::COUNTED {
-                self.give_back(fleet, slot);
-            }
-        }
-    }
-
-    /// Gives back all that is claimed of the bound machines of a cluster and of those being created for it.
-    pub(crate) fn release_cluster(&mut self, fleet: &Fleet, cluster: ClusterIx) {
-        self.open.remove(&cluster);
-        for ix in fleet.pools.bound(cluster).iter().chain(fleet.pools.creating(cluster)) {
-            let members = fleet.pools.get(*ix).members();
-            members.iter().for_each(|slot| self.by_slot[slot.at()] = Claim::NOBODY);
-            self.free[ix.at()] = u32::try_from(members.len()).unwrap_or(u32::MAX);
-            self.cursor[ix.at()] = 0;
-            self.exhausted[ix.at()] = false;
-        }
-    }
-
-    fn give_back(&mut self, fleet: &Fleet, slot: Slot) -> PoolIx {
-        self.by_slot[slot.at()] = Claim::NOBODY;
-        let ix = fleet.pool(slot);
-        self.free[ix.at()] += 1;
-        let rank = fleet.rank(slot);
-        let position = fleet.pools.get(ix).members().partition_point(|other| fleet.rank(*other) < rank);
-        let cursor = &mut self.cursor[ix.at()];
-        *cursor = (*cursor).min(u32::try_from(position).unwrap_or(u32::MAX));
-        if std::mem::take(&mut self.exhausted[ix.at()])
-            && let Place::Bound(binding) = fleet.place(ix)
-            && let Some(stocks) = self.open.get_mut(&binding.cluster)
-        {
-            let named = Some(binding.stamp).filter(|stamp| self.live.contains(&(binding.cluster, *stamp)));
-            Stock::enter(stocks, fleet.class_of(ix), ix, named);
-        }
-        ix
-    }
-}
-
 /// What a visitor did with a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -262,7 +93,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn new(
         fleet: &'a Fleet,
         demand: &'a Demand,
-        rows: &'a [&'a Row],
+        rest: Rest<'a>,
         symbols: &'a Symbols,
         matching: &'a mut Matching,
         claims: Claims,
@@ -271,11 +102,12 @@ impl<'a> Pass<'a> {
         Self {
             fleet,
             demand,
-            rows,
+            rows: Vec::new(),
             symbols,
             matching,
             claims,
             claimer: Claim::NOBODY,
+            rest,
             looked_at: 0,
             candidates: Map::default(),
             spread_candidates: Map::default(),
@@ -288,8 +120,10 @@ impl<'a> Pass<'a> {
     /// The same pass before anything was claimed.
     pub(crate) fn anew(&mut self) -> Pass<'_> {
         let claims = Claims { live: self.claims.live.clone(), ..Claims::none(self.fleet) };
-        let lookout = Lookout::default();
-        Pass::new(self.fleet, self.demand, self.rows, self.symbols, self.matching, claims, lookout)
+        let (rest, lookout) = (Rest::default(), Lookout::default());
+        let mut pass = Pass::new(self.fleet, self.demand, rest, self.symbols, self.matching, claims, lookout);
+        pass.rows.clone_from(&self.rows);
+        pass
     }
 
     /// What outlives the pass.
@@ -305,6 +139,21 @@ impl<'a> Pass<'a> {
     /// From now on claims are those of this row.
     pub(crate) fn serve(&mut self, row: RowIx) {
         self.claimer = Claim::of(row);
+    }
+
+    /// Gives a turn to those rows of the cluster that rest behind this one on machines that it could use: they keep what
+    /// it leaves.
+    pub(crate) fn wake_behind(&mut self, row: &Row) {
+        let (fleet, matching) = (self.fleet, &self.matching);
+        let uses = |other: &Row| {
+            let mut own = fleet.pools.own_bound(other.cluster, other.stamp).iter();
+            own.any(|ix| matching.matches(row.profile, fleet.class_of(*ix)))
+        };
+        for (ix, woken) in self.rest.wake_behind(row, uses) {
+            for standing in fleet.pools.line(woken.cluster, woken.stamp) {
+                self.claims.release(fleet, ix, &[standing.slot], |_| ());
+            }
+        }
     }
 
     /// From now on a claim only says that a Need counts on a draining machine.
@@ -406,17 +255,21 @@ impl<'a> Pass<'a> {
             return std::mem::take(stocks);
         }
         let fleet = self.fleet;
-        let mut pools: Vec<(ClassIx, Option<StampIx>, PoolIx)> = Vec::new();
+        let mut pools: Vec<(ClassIx, PoolIx)> = Vec::new();
         for ix in fleet.pools.bound(cluster) {
-            let Place::Bound(binding) = fleet.place(*ix) else { continue };
-            if binding.creditable && self.keep_in_stock(*ix) {
-                let named = Some(binding.stamp).filter(|stamp| self.is_live(cluster, *stamp));
-                pools.push((fleet.class_of(*ix), named, *ix));
+            if self.keep_in_stock(*ix) {
+                pools.push((fleet.class_of(*ix), *ix));
             }
         }
         pools.sort_unstable();
         let mut stocks = Vec::new();
-        pools.into_iter().for_each(|(class, named, pool)| Stock::enter(&mut stocks, class, pool, named));
+        for (class, ix) in pools {
+            let Place::Bound(binding) = fleet.place(ix) else { continue };
+            if binding.creditable {
+                let named = Some(binding.stamp).filter(|stamp| self.is_live(cluster, *stamp));
+                Stock::enter(&mut stocks, class, ix, named);
+            }
+        }
         stocks
     }
 

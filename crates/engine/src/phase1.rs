@@ -8,23 +8,40 @@ mod floor;
 mod gang;
 mod lookout;
 mod queue;
+mod rest;
 mod spread;
 mod tell;
 mod terrain;
 pub(crate) mod trim;
+mod turns;
 
-use bigfleet_types::MachineState;
+use bigfleet_types::{MachineState, UnixNanos};
 
 pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
+pub(crate) use self::rest::{Rest, Resting};
 pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::tell::retell;
-use crate::demand::{Row, RowIx};
-use crate::intern::ValueIx;
+use self::turns::Turns;
+pub(crate) use self::turns::{Kept, Turn};
+use crate::demand::Row;
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Slot};
 use crate::pass::Pass;
+
+/// What Phase 2 found for a row that Phase 1 could not satisfy.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Relief {
+    /// Machines preempted for the row, in the order picked.
+    pub(crate) victims: Vec<Slot>,
+    /// What no phase could meet.
+    pub(crate) unresolved: Option<Lanes>,
+    /// Draining machines that the row counts on.
+    pub(crate) drains: Vec<Slot>,
+    /// Machines kept for a gang in the domain that it moves to.
+    pub(crate) reserved: Vec<Slot>,
+}
 
 /// What was found for one row. Phase 2 completes it.
 #[derive(Debug, Default, Clone)]
@@ -36,38 +53,15 @@ pub(crate) struct Outcome {
     /// Free machines claimed, in the order of acquisition.
     pub(crate) acquired: Vec<Slot>,
     /// Where a gang goes; `None` for a plain Need.
-    pub(crate) choice: Option<Choice>,
-    /// Machines preempted for the row, in the order picked.
-    pub(crate) victims: Vec<Slot>,
-    /// What no phase could meet.
-    pub(crate) unresolved: Option<Lanes>,
-    /// Draining machines that the row counts on.
-    pub(crate) drains: Vec<Slot>,
-    /// Machines kept for a gang in the domain that it moves to.
-    pub(crate) reserved: Vec<Slot>,
+    pub(crate) choice: Option<Box<Choice>>,
+    /// What Phase 2 did for a row that is not satisfied.
+    pub(crate) relief: Option<Box<Relief>>,
     /// What credit left missing of a plain Need, raised to the floor where no credited machine is as large.
     pub(crate) missing: Lanes,
-    /// What a gang had a claim on, by domain, before it looked at what is free.
-    pub(crate) had: Vec<(ValueIx, Lanes)>,
     /// Settled in the first round.
     pub(crate) early: bool,
-}
-
-/// A row whose turn it is.
-pub(crate) struct Turn<'a> {
-    pub(crate) ix: RowIx,
-    pub(crate) row: &'a Row,
-    /// What it has and lacks, if only what is free for all has to be looked at again.
-    pub(crate) kept: Option<Kept>,
-}
-
-/// What a plain row keeps of its turn in the pass before.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    /// In the order of the walk.
-    pub(crate) credited: Vec<Slot>,
-    /// What credit left missing.
-    pub(crate) missing: Lanes,
+    /// A plain row that is served by the first of its own machines. Others matter to it only when they take one.
+    pub(crate) rests: bool,
 }
 
 /// A row on its way through the two rounds.
@@ -103,47 +97,65 @@ enum First {
     Credited(Work),
 }
 
-/// Runs the phase for rows in precedence order: one outcome for each. What rows without a turn claim stays claimed.
-pub(crate) fn run(pass: &mut Pass<'_>, turns: Vec<Turn<'_>>) -> Vec<Outcome> {
-    let mut outcomes = Vec::with_capacity(turns.len());
+/// Runs the phase for rows in precedence order, and for those that it wakes: all that had a turn, with the outcome. What
+/// rows without a turn claim stays claimed.
+pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a>>, Vec<Outcome>) {
+    let (mut had, mut outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
     let mut first_round = Vec::new();
-    let mut turns = turns.into_iter().peekable();
-    while let Some(precedence) = turns.peek().map(|turn| turn.row.precedence) {
-        while let Some(turn) = turns.next_if(|turn| turn.row.precedence == precedence) {
+    let mut turns = Turns::new(turns);
+    while let Some(precedence) = turns.next_order(&mut pass.rest).map(|order| order.0) {
+        while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
             pass.serve(turn.ix);
-            first_round.push((turn.ix, turn.row, keep_own(pass, turn.row, turn.kept)));
+            pass.rest.reached(turn.order);
+            let first = keep_own(pass, turn.row, turn.kept.as_deref_mut());
+            first_round.push((turn, first));
         }
-        for (ix, row, first) in first_round.drain(..) {
-            pass.serve(ix);
+        for (turn, first) in first_round.drain(..) {
+            pass.serve(turn.ix);
+            // All of this precedence have what is theirs.
+            pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
             outcomes.push(match first {
-                First::Settled(outcome) => Outcome { early: true, ..outcome },
-                First::Begun(work) => settle(pass, row, work),
-                First::Credited(work) => buy(pass, row, work),
+                First::Settled(outcome) => outcome,
+                First::Begun(work) => settle(pass, turn.row, work),
+                First::Credited(work) => buy(pass, turn.row, work),
             });
+            had.push(turn);
         }
     }
-    outcomes
+    pass.rows = had.iter().map(|turn: &Turn<'a>| turn.row).collect();
+    (had, outcomes)
 }
 
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
 /// in one domain cover is settled.
-fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<Kept>) -> First {
+fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<&mut Kept>) -> First {
     pass.matching.look(row.profile, &pass.fleet.classes);
-    if let Some(Kept { credited, missing }) = kept {
-        return First::Credited(Work { remaining: missing, credited, floor_met: true });
+    if let Some(Kept { credited, missing, .. }) = kept {
+        let (remaining, credited) = (std::mem::take(missing), std::mem::take(credited));
+        return First::Credited(Work { remaining, credited, floor_met: true });
     }
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
+        let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
         return First::Settled(Outcome {
-            choice: same.map(|_| Choice::NOTHING_WANTED),
+            rests: choice.is_none(),
+            choice,
+            early: true,
             ..Outcome::default()
         });
     }
     let mut work = Work::new(row);
     match same {
-        None => credit::own_bound(pass, row, &mut work),
+        None => {
+            let undisturbed = credit::own_bound(pass, row, &mut work);
+            if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
+                let credited = work.credited;
+                let rests = undisturbed;
+                return First::Settled(Outcome { credited, rests, early: true, ..Outcome::default() });
+            }
+        }
         Some(key) if gang::own_suffice(pass, row, key) => {
-            return First::Settled(gang::settle(pass, row, key));
+            return First::Settled(Outcome { early: true, ..gang::settle(pass, row, key) });
         }
         Some(_) => {}
     }
@@ -195,6 +207,31 @@ pub(crate) fn acquire_instead(
 }
 
 impl Outcome {
+    /// Machines preempted for the row, in the order picked.
+    pub(crate) fn victims(&self) -> &[Slot] {
+        self.relief.as_ref().map_or(&[], |relief| &relief.victims)
+    }
+
+    /// Draining machines that the row counts on.
+    pub(crate) fn drains(&self) -> &[Slot] {
+        self.relief.as_ref().map_or(&[], |relief| &relief.drains)
+    }
+
+    /// Machines kept for a gang in the domain that it moves to.
+    pub(crate) fn reserved(&self) -> &[Slot] {
+        self.relief.as_ref().map_or(&[], |relief| &relief.reserved)
+    }
+
+    /// What no phase could meet.
+    pub(crate) fn unresolved(&self) -> Option<&Lanes> {
+        self.relief.as_ref()?.unresolved.as_ref()
+    }
+
+    /// What Phase 2 does for the row.
+    pub(crate) fn relief_mut(&mut self) -> &mut Relief {
+        self.relief.get_or_insert_default()
+    }
+
     /// Whether what is free for all, or what others acquire, may change the outcome.
     pub(crate) fn is_open(&self) -> bool {
         !self.residual.is_zero() || !self.acquired.is_empty()

@@ -47,16 +47,20 @@ struct Pick {
 /// Runs the phase. `heard` is by cluster: it has spoken.
 pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool], policy: &Policy) -> Taken {
     let mut taken = Taken::default();
-    let rows = pass.rows;
-    let unmet: Vec<usize> = (0..rows.len()).filter(|at| !outcomes[*at].residual.is_zero()).collect();
-    let Some(highest) = unmet.iter().map(|at| rows[*at].need.profile.priority()).max() else { return taken };
+    let unmet: Vec<usize> = (0..outcomes.len()).filter(|at| !outcomes[*at].residual.is_zero()).collect();
+    let Some(highest) = unmet.iter().map(|at| pass.rows[*at].need.profile.priority()).max() else {
+        return taken;
+    };
     let mut victims = Victims::below(pass, highest, heard);
     pass.serve_nobody();
     for position in unmet {
-        let (row, outcome) = (rows[position], &mut outcomes[position]);
+        let (row, outcome) = (pass.rows[position], &mut outcomes[position]);
         pass.matching.look(row.profile, &pass.fleet.classes);
         let mut deficit = outcome.residual.clone();
-        outcome.drains = drains::count_on(pass, row, outcome, &mut deficit);
+        let drains = drains::count_on(pass, row, outcome, &mut deficit);
+        if !drains.is_empty() {
+            outcome.relief_mut().drains = drains;
+        }
         if deficit.is_zero() {
             continue;
         }
@@ -65,8 +69,9 @@ pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool],
         } else {
             let pick = victims.pick_plain(pass, row, outcome, deficit, &taken, policy);
             victims.take(pass, &pick.slots, &mut taken);
-            outcome.victims = pick.slots;
-            outcome.unresolved = (!pick.left.is_zero()).then_some(pick.left);
+            let relief = outcome.relief_mut();
+            relief.victims = pick.slots;
+            relief.unresolved = (!pick.left.is_zero()).then_some(pick.left);
         }
     }
     pass.looked(victims.looked);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bigfleet_types::UnixNanos;
 
 pub(crate) use self::holds::Holds;
+use crate::claims::Claims;
 use crate::decision::{Action, ActionKind};
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, Symbols};
 use crate::members::Slot;
-use crate::pass::Claims;
 use crate::phase2::Taken;
 use crate::place::Place;
 use crate::policy::Policy;

@@ -27,10 +27,10 @@ impl Judge {
         let satisfied = outcome.residual.is_zero();
         let supply = (!satisfied).then(|| self.supply(pass, row));
         let dimensions = &pass.symbols.dimensions;
-        let preemption = (!outcome.victims.is_empty()).then(|| {
+        let preemption = (!outcome.victims().is_empty()).then(|| {
             let mut freed = Lanes::default();
-            outcome.victims.iter().for_each(|slot| freed.add(pass.fleet.capacity(*slot)));
-            Preemption { victims: count(outcome.victims.len()), freed: dimensions.resources(&freed) }
+            outcome.victims().iter().for_each(|slot| freed.add(pass.fleet.capacity(*slot)));
+            Preemption { victims: count(outcome.victims().len()), freed: dimensions.resources(&freed) }
         });
         Verdict {
             need: row.need.clone(),
@@ -38,7 +38,7 @@ impl Judge {
             arrival: row.arrival(),
             satisfied,
             residual: dimensions.resources(&outcome.residual),
-            claimed: count(outcome.claimed().count()),
+            claimed: count(outcome.credited.len() + outcome.acquired.len()),
             bootstraps: count(outcome.acquired_from(pass, MachineState::Idle)),
             provisions: count(outcome.acquired_from(pass, MachineState::Speculative)),
             reason: reason(outcome, supply),
@@ -86,7 +86,7 @@ fn reason(outcome: &Outcome, supply: Option<MatchingSupply>) -> UnmetReason {
         UnmetReason::TopologyUnsatisfiable
     } else if outcome.claimed().next().is_none() && supply == MatchingSupply::default() {
         UnmetReason::NoMatchingSupply
-    } else if outcome.unresolved.is_some() && !outcome.victims.is_empty() {
+    } else if outcome.unresolved().is_some() && !outcome.victims().is_empty() {
         UnmetReason::PreemptionExhausted
     } else {
         UnmetReason::PriorityStarved
@@ -112,13 +112,14 @@ fn same(symbols: &Symbols, choice: &Choice) -> SameVerdict {
 fn gangs(pass: &Pass<'_>, row: &Row, outcome: &Outcome) -> Gangs {
     let Some(needs) = &row.gangs else { return Gangs::default() };
     let whole = |slot| pass.fleet.capacity(slot).whole_units(&row.min_unit);
-    let covered = outcome.claimed().map(whole).fold(0, i64::saturating_add);
-    let covered = usize::try_from(covered).unwrap_or(0);
-    Gangs {
-        cluster: Some(pass.symbols.name(row.cluster).clone()),
-        needs: Some(needs.clone()),
-        satisfied: if outcome.residual.is_zero() { needs.len() } else { covered.min(needs.len()) },
-    }
+    let satisfied = if outcome.residual.is_zero() {
+        needs.len()
+    } else {
+        let covered = outcome.claimed().map(whole).fold(0, i64::saturating_add);
+        usize::try_from(covered).unwrap_or(0).min(needs.len())
+    };
+    let cluster = Some(pass.symbols.name(row.cluster).clone());
+    Gangs { cluster, needs: Some(needs.clone()), satisfied }
 }
 
 /// What no phase could meet, in the order of the report.
@@ -127,8 +128,8 @@ pub(crate) fn shortfalls(symbols: &Symbols, rows: &[&Row], outcomes: &[Outcome])
         Some(Shortfall {
             key: row.key(symbols),
             need: row.need.clone(),
-            deficit: symbols.dimensions.resources(outcome.unresolved.as_ref()?),
-            preempted: !outcome.victims.is_empty(),
+            deficit: symbols.dimensions.resources(outcome.unresolved()?),
+            preempted: !outcome.victims().is_empty(),
         })
     });
     let mut shortfalls: Vec<_> = unresolved.collect();

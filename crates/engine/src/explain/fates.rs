@@ -71,9 +71,9 @@ impl<'p, 'a> Fates<'p, 'a> {
             });
         };
         note(&outcome.credited, &Rule::Credited);
-        note(&outcome.victims, &Rule::Preempted);
-        note(&outcome.reserved, &Rule::ReservedForMove);
-        note(&outcome.drains, &Rule::DrainCounted);
+        note(outcome.victims(), &Rule::Preempted);
+        note(outcome.reserved(), &Rule::ReservedForMove);
+        note(outcome.drains(), &Rule::DrainCounted);
         for slot in &outcome.acquired {
             let idle = pass.fleet.state(*slot) == MachineState::Idle;
             note(&[*slot], if idle { &Rule::Bootstrapped } else { &Rule::Provisioned });
@@ -88,7 +88,7 @@ impl<'p, 'a> Fates<'p, 'a> {
         });
         acquired.for_each(|slot| left.subtract(&row.worth(pass.fleet.capacity(*slot))));
         let mut deficit = left.clone();
-        outcome.drains.iter().for_each(|slot| deficit.subtract(&row.worth(pass.fleet.capacity(*slot))));
+        outcome.drains().iter().for_each(|slot| deficit.subtract(&row.worth(pass.fleet.capacity(*slot))));
         let before = outcomes[..position].iter();
         let mentioned = pass.symbols.mentioned_keys();
         let asked: std::collections::BTreeSet<&Arc<str>> = {
@@ -109,7 +109,7 @@ impl<'p, 'a> Fates<'p, 'a> {
             position,
             row,
             outcome,
-            taken_before: before.flat_map(|o| o.victims.iter().chain(&o.reserved)).copied().collect(),
+            taken_before: before.flat_map(|o| o.victims().iter().chain(o.reserved())).copied().collect(),
             taken,
             wanted,
             left,
@@ -300,7 +300,7 @@ impl<'p, 'a> Fates<'p, 'a> {
         let priority = phase2::effective_priority(pass, slot, claimant);
         let worth = self.row.worth(pass.fleet.capacity(slot));
         let is_gang = self.outcome.choice.is_some();
-        let target = self.outcome.victims.first().and_then(|victim| {
+        let target = self.outcome.victims().first().and_then(|victim| {
             let key = pass.matching.same(self.row.profile)?;
             let value = pass.fleet.classes.domain(pass.fleet.class(*victim), key)?;
             Some(crate::pass::Domain { key, value })
@@ -315,14 +315,14 @@ impl<'p, 'a> Fates<'p, 'a> {
             Rule::TakenInPhase2
         } else if self.deficit.is_zero() {
             Rule::NotNeeded
-        } else if is_gang && self.outcome.unresolved.is_some() {
+        } else if is_gang && self.outcome.unresolved().is_some() {
             Rule::GangIncomplete
         } else if self.is_in_other_domain(slot, target) {
             Rule::OtherDomain
         } else if !worth.reduces(if is_gang { &self.row.aggregate } else { &self.deficit }) {
             Rule::NoProgress
         } else {
-            match &self.outcome.unresolved {
+            match self.outcome.unresolved() {
                 None => Rule::NotNeeded,
                 Some(unresolved) if worth.reduces(unresolved) => Rule::Skew,
                 Some(_) => Rule::NoProgress,

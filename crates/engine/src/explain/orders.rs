@@ -44,7 +44,7 @@ pub(super) fn explain(
     policy: &Policy,
     is_about: &dyn Fn(usize, &Action) -> bool,
 ) -> Vec<ActionExplanation> {
-    let rows = pass.rows;
+    let rows = pass.rows.clone();
     let mut again = pass.anew();
     let mut claimed: Vec<(usize, Slot)> = Vec::new();
     claimed.extend((0..).zip(claims).filter_map(|(at, by)| Some(((*by)?, Slot::new(at)))));
@@ -75,7 +75,7 @@ pub(super) fn explain(
     for (position, outcome) in outcomes.iter().enumerate() {
         let mut search: Option<Again> = None;
         let mut instead = Instead::default();
-        for slot in &outcome.victims {
+        for slot in outcome.victims() {
             if is_about(position, &actions[number]) {
                 let search = search.get_or_insert_with(|| Again::new(&again, outcomes, position, heard));
                 let class = again.fleet.class(*slot);
@@ -154,7 +154,7 @@ fn next_victims(
     let mut found: Vec<Slot> = Vec::new();
     while found.len() < RUNNERS_UP {
         let picked = search.pick(pass, position, outcome, &barred, policy);
-        let new: Vec<Slot> = picked.into_iter().filter(|slot| !outcome.victims.contains(slot)).collect();
+        let new: Vec<Slot> = picked.into_iter().filter(|slot| !outcome.victims().contains(slot)).collect();
         if new.is_empty() {
             break;
         }

@@ -54,6 +54,9 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> SmallVec<
         Part::OwnCreating => pools.own_creating(row.cluster, row.stamp),
         Part::CreatingForAnyone => pools.creating_for_anyone(),
         Part::Orphans | Part::Siblings => {
+            if part == Part::Siblings {
+                pass.wake_behind(row);
+            }
             let mut found = SmallVec::new();
             let mut stocks = pass.take_stocks(row.cluster);
             for stock in &mut stocks {
@@ -98,46 +101,67 @@ pub(super) fn pools(
     keyed
 }
 
-/// Credits the Need's own bound machines until they cover it.
-pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
-    line(pass, row, work, None);
+/// Credits the Need's own bound machines until they cover it. Says whether nobody had taken one of those passed.
+pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> bool {
+    line(pass, row, work, None)
 }
 
-/// Credits machines with the Need's stamps, in the order of their line.
-fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>) {
+/// Credits machines with the Need's stamps, in the order of their line. Says whether nobody had taken one of those
+/// passed.
+fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>) -> bool {
     let fleet = pass.fleet;
-    let mut looked = 0;
-    // The machines of a line are of few capacities.
+    let (mut looked, mut undisturbed) = (0, true);
+    // The machines of a line are of few capacities, and those of one mostly stand together.
     let mut worths: SmallVec<[(CapacityIx, Cow<'_, Lanes>, bool); 4]> = SmallVec::new();
-    let line = fleet.pools.line(row.cluster, row.stamp);
-    for standing in line {
+    for run in fleet.pools.line(row.cluster, row.stamp).chunk_by(|a, b| a.capacity == b.capacity) {
         if work.remaining.is_zero() {
             break;
         }
-        looked += 1;
-        let is_useful = !pass.is_claimed(standing.slot)
-            && pass.matching.matches(row.profile, standing.class)
-            && domain.is_none_or(|domain| domain.has(pass, standing.class));
-        if !is_useful {
-            continue;
-        }
-        let at = worths.iter().position(|(known, ..)| *known == standing.capacity).unwrap_or_else(|| {
-            let capacity = fleet.classes.amounts(standing.capacity);
-            worths.push((standing.capacity, row.worth(capacity), capacity.covers(&row.min_unit)));
+        let known = worths.iter().position(|(known, ..)| *known == run[0].capacity).unwrap_or_else(|| {
+            let capacity = fleet.classes.amounts(run[0].capacity);
+            worths.push((run[0].capacity, row.worth(capacity), capacity.covers(&row.min_unit)));
             worths.len() - 1
         });
-        let (_, worth, is_large) = &worths[at];
-        if worth.reduces(&work.remaining) {
-            if work.credited.is_empty() {
-                work.credited.reserve(work.remaining.units(worth).min(line.len()));
+        let (_, worth, is_large) = &worths[known];
+        let most = match run {
+            [_] => usize::from(worth.reduces(&work.remaining)),
+            _ => work.remaining.units(worth),
+        };
+        work.credited.reserve(most.min(run.len()));
+        let (mut taken, mut last) = (0, None);
+        for standing in run {
+            if taken == most {
+                break;
             }
-            pass.claim_bound(standing.slot, standing.pool);
-            work.remaining.subtract(worth);
-            work.floor_met |= *is_large;
-            work.credited.push(standing.slot);
+            looked += 1;
+            if pass.is_claimed(standing.slot) {
+                undisturbed = false;
+                continue;
+            }
+            let is_useful = match last {
+                Some((class, is_useful)) if class == standing.class => is_useful,
+                _ => {
+                    let is_useful = pass.matching.matches(row.profile, standing.class)
+                        && domain.is_none_or(|domain| domain.has(pass, standing.class));
+                    last = Some((standing.class, is_useful));
+                    is_useful
+                }
+            };
+            if is_useful {
+                pass.claim_bound(standing.slot, standing.pool);
+                work.credited.push(standing.slot);
+                taken += 1;
+            }
         }
+        match taken {
+            0 => continue,
+            1 => work.remaining.subtract(worth),
+            _ => work.remaining.subtract(&worth.times(i64::try_from(taken).unwrap_or(i64::MAX))),
+        }
+        work.floor_met |= *is_large;
     }
     pass.looked(looked);
+    undisturbed
 }
 
 /// The first of the Need's own bound machines that nobody claimed and that is as large as its largest pod.
@@ -170,7 +194,8 @@ fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: O
         return;
     }
     if part == Part::OwnBound {
-        return line(pass, row, work, domain);
+        line(pass, row, work, domain);
+        return;
     }
     let pools = pools(pass, row, part, domain);
     let fleet = pass.fleet;

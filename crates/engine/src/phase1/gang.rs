@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
-use super::terrain::{self, Terrain};
+use super::terrain::{self, Moment, Terrain};
 use super::{Outcome, Work, acquire, credit};
 use crate::demand::Row;
 use crate::intern::{KeyIx, Map, ValueIx};
@@ -14,7 +14,7 @@ use crate::pass::{Domain, Pass, Tier};
 use crate::place::{Drain, Place};
 
 /// How many candidates are told.
-const TOLD: usize = 6;
+pub(super) const TOLD: usize = 6;
 
 /// Where a gang goes.
 #[derive(Debug, Clone)]
@@ -24,11 +24,21 @@ pub(crate) struct Choice {
     pub(crate) satisfiable: bool,
     /// The best covered values, at most [`TOLD`].
     pub(crate) candidates: Vec<Told>,
+    /// What the gang had a claim on, by domain, before it looked at what is free.
+    pub(crate) had: Vec<(ValueIx, Lanes)>,
+    /// What the terrain was like when the candidates were found.
+    pub(crate) told_at: Moment,
 }
 
 impl Choice {
     /// A gang that wants nothing needs no domain.
-    pub(crate) const NOTHING_WANTED: Self = Self { domain: None, satisfiable: true, candidates: Vec::new() };
+    pub(crate) const NOTHING_WANTED: Self = Self {
+        domain: None,
+        satisfiable: true,
+        candidates: Vec::new(),
+        had: Vec::new(),
+        told_at: Moment::NEVER,
+    };
 }
 
 /// A value that was considered.
@@ -147,26 +157,27 @@ pub(super) fn settle(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Outcome {
         terrain.free(*value).into_iter().for_each(|free| offer.join(free));
     }
     terrain.prepare(&row.aggregate);
-    let (chosen, candidates) = choose(pass, &terrain, &offers, &row.aggregate);
+    let (chosen, candidates) = choose(pass, &mut terrain, &offers, &row.aggregate);
+    let told_at = terrain.moment();
     terrain::give_back(pass, sight, terrain);
     let Some((value, satisfiable)) = chosen else {
-        let choice = Some(Choice { domain: None, satisfiable: false, candidates });
-        return Outcome { residual: work.remaining, choice, ..Outcome::default() };
+        let choice = Choice { domain: None, satisfiable: false, candidates, had, told_at };
+        return Outcome { residual: work.remaining, choice: Some(Box::new(choice)), ..Outcome::default() };
     };
     let domain = Some(Domain { key, value });
     credit::inside(pass, row, &mut work, Domain { key, value });
     // No money for a gang that cannot start.
     let acquired = acquire::acquire(pass, row, &mut work, acquire::Within { domain, buys: satisfiable });
-    let choice = Some(Choice { domain, satisfiable, candidates });
+    let choice = Some(Box::new(Choice { domain, satisfiable, candidates, had, told_at }));
     let (residual, credited) = (work.remaining, work.credited);
-    Outcome { residual, credited, acquired, choice, had, ..Outcome::default() }
+    Outcome { residual, credited, acquired, choice, ..Outcome::default() }
 }
 
 /// The best value, whether it can hold the gang, and what is told of the choice. `offers` has the values where the gang
 /// has a claim on something; in all others there is but what is free.
 fn choose(
     pass: &Pass<'_>,
-    terrain: &Terrain,
+    terrain: &mut Terrain,
     offers: &Map<ValueIx, Offer>,
     deficit: &Lanes,
 ) -> (Option<(ValueIx, bool)>, Vec<Told>) {
@@ -186,20 +197,32 @@ fn choose(
 /// The best covered values. `ours` has those where the gang has a claim on something, with all that is there.
 pub(super) fn tell(
     pass: &Pass<'_>,
-    terrain: &Terrain,
+    terrain: &mut Terrain,
     ours: &[(ValueIx, &Lanes)],
     deficit: &Lanes,
 ) -> Vec<Told> {
-    let free = terrain.best_covered(deficit, &|value| ours.iter().any(|(known, _)| *known == value), TOLD);
-    let free = free.into_iter().map(|(value, per_mille, offer)| (value, per_mille, &offer.total));
+    let known: SmallVec<[ValueIx; 8]> = ours.iter().map(|(value, _)| *value).collect();
+    let free = terrain.best_covered(deficit, &known, TOLD);
+    let free = free.map(|(value, per_mille, offer)| (value, per_mille, &offer.total));
     let ours = ours.iter().map(|(value, total)| (*value, total.per_mille(deficit), *total));
-    let mut told: Vec<Told> = ours
-        .chain(free)
-        .map(|(value, per_mille, total)| Told { value, per_mille, satisfiable: total.covers(deficit) })
-        .collect();
-    told.sort_by_key(|told| (Reverse(told.per_mille), pass.symbols.value_text(told.value)));
-    told.truncate(TOLD);
-    told
+    let mut best: Vec<(ValueIx, u16, &Lanes)> = Vec::with_capacity(TOLD + 1);
+    for (value, per_mille, total) in free.chain(ours) {
+        let text = || pass.symbols.value_text(value);
+        let is_behind = |other: &(ValueIx, u16, &Lanes)| {
+            other.1.cmp(&per_mille).then_with(|| text().cmp(&pass.symbols.value_text(other.0))).is_lt()
+        };
+        let place = best.iter().rposition(|other| !is_behind(other)).map_or(0, |last| last + 1);
+        if place < TOLD {
+            best.insert(place, (value, per_mille, total));
+            best.truncate(TOLD);
+        }
+    }
+    let told = |(value, per_mille, total): (_, _, &Lanes)| Told {
+        value,
+        per_mille,
+        satisfiable: total.covers(deficit),
+    };
+    best.into_iter().map(told).collect()
 }
 
 /// What the cluster has or gets in each value: unclaimed machines that match and help, and the gang's own drains.

@@ -1,6 +1,6 @@
 //! What is seen of the free machines and kept from one pass to the next: the order of classes, and terrains.
 
-use super::terrain::{Sight, Terrain};
+use super::terrain::{Moment, Sight, Terrain};
 use crate::class::ClassIx;
 use crate::cost::{AcquireKey, acquire_key};
 use crate::demand::Row;
@@ -25,6 +25,8 @@ pub(crate) struct Lookout {
     notes: Vec<ClassIx>,
     /// How many notes were dropped.
     dropped: u64,
+    /// How many terrains there ever were.
+    surveys: u64,
 }
 
 /// The classes that match a profile, in the order of acquisition.
@@ -36,7 +38,13 @@ pub(super) struct Order {
 impl Lookout {
     /// Forgets everything.
     pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self { surveys: self.surveys, ..Self::default() };
+    }
+
+    /// The first moment of a new terrain.
+    pub(super) fn next_terrain(&mut self) -> Moment {
+        self.surveys += 1;
+        Moment::first_of(self.surveys)
     }
 
     /// Notes that machines of a pool are in other hands than before, if they are for the taking.

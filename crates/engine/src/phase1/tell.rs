@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use super::gang::{self, Told};
+use super::gang::{self, Choice};
 use super::{Outcome, terrain};
 use crate::demand::{Row, RowIx, compare};
 use crate::intern::ValueIx;
@@ -23,10 +23,12 @@ pub(crate) fn retell<'a>(
     mut gangs: Vec<(&'a Row, &mut Outcome)>,
 ) {
     let symbols = pass.symbols;
-    gangs.sort_unstable_by(|(a, of_a), (b, of_b)| {
-        let round = |row: &Row, outcome: &Outcome| (row.precedence, !outcome.early);
-        round(a, of_a).cmp(&round(b, of_b)).then_with(|| compare(symbols, a, b))
-    });
+    if !acquisitions.is_empty() {
+        gangs.sort_unstable_by(|(a, of_a), (b, of_b)| {
+            let round = |row: &Row, outcome: &Outcome| (row.precedence, !outcome.early);
+            round(a, of_a).cmp(&round(b, of_b)).then_with(|| compare(symbols, a, b))
+        });
+    }
     for slot in acquisitions.iter().flat_map(|(.., slots)| slots) {
         pass.unclaim(*slot);
     }
@@ -44,25 +46,28 @@ pub(crate) fn retell<'a>(
         while let Some(acquisition) = acquisitions.next_if(|(_, acquirer, _)| is_before(acquirer)) {
             claim(pass, acquisition);
         }
-        let told = tell(pass, row, outcome);
         if let Some(choice) = &mut outcome.choice {
-            choice.candidates = told;
+            tell(pass, row, choice);
         }
     }
     acquisitions.for_each(|acquisition| claim(pass, acquisition));
 }
 
-fn tell(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome) -> Vec<Told> {
+fn tell(pass: &mut Pass<'_>, row: &Row, choice: &mut Choice) {
     pass.matching.look(row.profile, &pass.fleet.classes);
-    let Some(key) = pass.matching.same(row.profile) else { return Vec::new() };
+    let Some(key) = pass.matching.same(row.profile) else { return };
     let (sight, mut terrain) = terrain::borrow(pass, row, key);
     terrain.prepare(&row.aggregate);
-    let mut ours: SmallVec<[(ValueIx, Lanes); 4]> = outcome.had.iter().cloned().collect();
-    for (value, total) in &mut ours {
-        terrain.free(*value).into_iter().for_each(|free| total.add(&free.total));
+    let values = choice.had.iter().map(|(value, _)| *value);
+    if !terrain.is_as_of(choice.told_at, &row.aggregate, values, gang::TOLD) {
+        let mut ours: SmallVec<[(ValueIx, Lanes); 4]> = choice.had.iter().cloned().collect();
+        for (value, total) in &mut ours {
+            terrain.free(*value).into_iter().for_each(|free| total.add(&free.total));
+        }
+        let ours: SmallVec<[(ValueIx, &Lanes); 4]> =
+            ours.iter().map(|(value, total)| (*value, total)).collect();
+        choice.candidates = gang::tell(pass, &mut terrain, &ours, &row.aggregate);
+        choice.told_at = terrain.moment();
     }
-    let ours: SmallVec<[(ValueIx, &Lanes); 4]> = ours.iter().map(|(value, total)| (*value, total)).collect();
-    let told = gang::tell(pass, &terrain, &ours, &row.aggregate);
     terrain::give_back(pass, sight, terrain);
-    told
 }

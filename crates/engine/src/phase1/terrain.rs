@@ -24,12 +24,35 @@ pub(super) type Sight = (Serial, Lanes, LaneSet);
 /// For how many deficits views are kept.
 const VIEWS: usize = 256;
 
+/// A state of a terrain. It is another one whenever some domain looks otherwise than before, and those of different
+/// terrains are different.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// Before all others.
+    pub(crate) const NEVER: Self = Self(0);
+    /// Between the first moments of two terrains.
+    const APART: u64 = 1 << 32;
+
+    /// The first one of the terrain with this number, from 1 on.
+    pub(super) fn first_of(terrain: u64) -> Self {
+        Self(terrain * Self::APART)
+    }
+
+    fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// One domain.
 #[derive(Debug)]
 struct Domain {
     value: ValueIx,
     classes: SmallVec<[ClassIx; 2]>,
     look: usize,
+    /// It looks like this since then.
+    since: Moment,
 }
 
 /// Domains that offer the same.
@@ -50,6 +73,22 @@ struct View {
     per_mille: u16,
 }
 
+/// All looks with the eyes of a gang of some size.
+#[derive(Debug, Default)]
+struct Views {
+    of_looks: Vec<View>,
+    /// The first domains by coverage, with what they have.
+    covered: Vec<(u16, usize)>,
+    /// Those are all.
+    complete: bool,
+    /// They are the first since then.
+    covered_since: Moment,
+    /// They were found to be the first then.
+    covered_at: Moment,
+    /// Looks were looked at then.
+    seen: Moment,
+}
+
 /// All domains of one sight.
 #[derive(Debug, Default)]
 pub(crate) struct Terrain {
@@ -63,7 +102,8 @@ pub(crate) struct Terrain {
     by_offer: Map<Offer, usize>,
     unused: Vec<usize>,
     ages: u64,
-    views: Map<Lanes, Vec<View>>,
+    views: Map<Lanes, Views>,
+    now: Moment,
     /// How many of the notes were read.
     read: u64,
 }
@@ -94,16 +134,17 @@ fn domain(pass: &Pass<'_>, row: &Row, key: KeyIx, class: ClassIx) -> Option<Valu
 }
 
 impl Terrain {
-    fn survey(pass: &Pass<'_>, row: &Row, key: KeyIx) -> Self {
+    fn survey(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> Self {
+        let now = pass.lookout.next_terrain();
         let classes = pass.matching.classes(row.profile);
-        let mut terrain = Self { read: pass.lookout.noted(), seen: classes.len(), ..Self::default() };
+        let mut terrain = Self { read: pass.lookout.noted(), seen: classes.len(), now, ..Self::default() };
         let mut found: Map<ValueIx, SmallVec<[ClassIx; 2]>> = Map::default();
         for class in classes {
             if let Some(value) = domain(pass, row, key, *class) {
                 found.entry(value).or_default().push(*class);
             }
         }
-        let domain = |(value, classes)| Domain { value, classes, look: usize::MAX };
+        let domain = |(value, classes)| Domain { value, classes, look: usize::MAX, since: now };
         terrain.domains = found.into_iter().map(domain).collect();
         terrain.domains.sort_unstable_by_key(|domain| pass.symbols.value_text(domain.value));
         for position in 0..terrain.domains.len() {
@@ -160,17 +201,29 @@ impl Terrain {
                 self.by_offer.remove(&look.offer);
                 self.unused.push(before);
             }
+            self.change(position);
         }
         self.domains[position].look = usize::MAX;
         if offer.count == 0 {
             return;
         }
+        self.change(position);
         let look = match self.by_offer.get(&offer) {
             Some(look) => *look,
             None => self.open(offer),
         };
         self.domains[position].look = look;
         self.looks[look].domains.insert(position);
+    }
+
+    fn change(&mut self, position: usize) {
+        self.now = self.now.next();
+        self.domains[position].since = self.now;
+    }
+
+    /// The present moment.
+    pub(super) fn moment(&self) -> Moment {
+        self.now
     }
 
     fn open(&mut self, offer: Offer) -> usize {
@@ -201,7 +254,10 @@ impl Terrain {
         if self.views.len() > VIEWS {
             self.views.clear();
         }
-        let views = self.views.entry(deficit.clone()).or_default();
+        let Views { of_looks: views, seen, .. } = self.views.entry(deficit.clone()).or_default();
+        if std::mem::replace(seen, self.now) == self.now {
+            return;
+        }
         let view = |look: &Look| View {
             age: look.age,
             rank: look.offer.rank(deficit),
@@ -217,7 +273,7 @@ impl Terrain {
     }
 
     fn views(&self, deficit: &Lanes) -> impl Iterator<Item = (&Look, &View)> {
-        let views = self.views.get(deficit).map_or(&[][..], |views| views);
+        let views = self.views.get(deficit).map_or(&[][..], |views| &views.of_looks);
         self.looks.iter().zip(views).filter(|(look, _)| !look.domains.is_empty())
     }
 
@@ -245,26 +301,62 @@ impl Terrain {
 
     /// The best covered domains but for those left out, at most so many.
     pub(super) fn best_covered(
-        &self,
+        &mut self,
         deficit: &Lanes,
-        left_out: &dyn Fn(ValueIx) -> bool,
+        left_out: &[ValueIx],
         most: usize,
-    ) -> Vec<(ValueIx, u16, &Offer)> {
+    ) -> impl Iterator<Item = (ValueIx, u16, &Offer)> {
+        self.find_covered(deficit, most + left_out.len());
+        let covered = self.views.get(deficit).map_or(&[][..], |views| &views.covered);
+        let told = covered.iter().filter_map(|(per_mille, at)| {
+            let domain = &self.domains[*at];
+            let look = self.looks.get(domain.look)?;
+            (!left_out.contains(&domain.value)).then_some((domain.value, *per_mille, &look.offer))
+        });
+        told.take(most)
+    }
+
+    /// Whether what a gang is told of the best covered domains, its own ones among them, is what it was told then.
+    pub(super) fn is_as_of(
+        &mut self,
+        moment: Moment,
+        deficit: &Lanes,
+        own: impl ExactSizeIterator<Item = ValueIx>,
+        most: usize,
+    ) -> bool {
+        self.find_covered(deficit, most + own.len());
+        let same = self.views.get(deficit).is_some_and(|views| views.covered_since <= moment);
+        let is_same = |value| self.of_value.get(&value).is_none_or(|at| self.domains[*at].since <= moment);
+        same && { own }.all(is_same)
+    }
+
+    /// Finds the first domains by coverage, unless they are known.
+    fn find_covered(&mut self, deficit: &Lanes, most: usize) {
+        let Some(known) = self.views.get(deficit) else { return };
+        if known.covered_at == self.now && (known.complete || known.covered.len() >= most) {
+            return;
+        }
+        let most = most.max(known.covered.len());
         let heads = self.views(deficit).filter_map(|(look, view)| {
             let first = *look.domains.first()?;
-            Some((view.per_mille, Reverse(first), self.domains[first].look))
+            Some((view.per_mille, Reverse(first)))
         });
         let mut heads: BinaryHeap<_> = heads.collect();
-        let mut found = Vec::with_capacity(most);
-        while let Some((per_mille, Reverse(at), place)) = heads.pop().filter(|_| found.len() < most) {
-            let (value, look) = (self.domains[at].value, &self.looks[place]);
-            if !left_out(value) {
-                found.push((value, per_mille, &look.offer));
-            }
+        let mut covered = Vec::with_capacity(most);
+        while covered.len() < most
+            && let Some((per_mille, Reverse(at))) = heads.pop()
+        {
+            covered.push((per_mille, at));
+            let look = &self.looks[self.domains[at].look];
             let rest = look.domains.range((Bound::Excluded(at), Bound::Unbounded)).next();
-            heads.extend(rest.map(|next| (per_mille, Reverse(*next), place)));
+            heads.extend(rest.map(|next| (per_mille, Reverse(*next))));
         }
-        found
+        let (complete, now) = (heads.is_empty(), self.now);
+        let Some(views) = self.views.get_mut(deficit) else { return };
+        if views.covered != covered || views.complete != complete {
+            (views.covered, views.complete, views.covered_since) = (covered, complete, now);
+        }
+        views.covered_at = now;
     }
 
     /// The free pools of a domain in the order of acquisition.

@@ -25,10 +25,10 @@ impl Again {
         let (row, outcome) = (pass.rows[position], &outcomes[position]);
         let mut taken = Taken::default();
         for before in &outcomes[..position] {
-            taken.victims.extend(before.victims.iter().map(|slot| (*slot, 0)));
-            taken.reserved.extend(&before.reserved);
+            taken.victims.extend(before.victims().iter().map(|slot| (*slot, 0)));
+            taken.reserved.extend(before.reserved());
         }
-        let domain = outcome.victims.first().and_then(|slot| {
+        let domain = outcome.victims().first().and_then(|slot| {
             let key = pass.matching.same(row.profile)?;
             let value = pass.fleet.classes.domain(pass.fleet.class(*slot), key)?;
             Some(Domain { key, value })
@@ -36,7 +36,7 @@ impl Again {
         let recorded = outcome.choice.as_ref().and_then(|choice| choice.domain);
         let moves = domain.is_some() && domain != recorded;
         let mut deficit = if moves { row.aggregate.clone() } else { outcome.residual.clone() };
-        let have = if moves { &outcome.reserved } else { &outcome.drains };
+        let have = if moves { outcome.reserved() } else { outcome.drains() };
         have.iter().for_each(|slot| deficit.subtract(&row.worth(pass.fleet.capacity(*slot))));
         Self { victims: Victims::below(pass, row.need.profile.priority(), heard), taken, domain, deficit }
     }

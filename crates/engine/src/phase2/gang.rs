@@ -37,7 +37,7 @@ pub(super) fn preempt(
         let Pick { slots, left } = victims.pick(pass, row, recorded, None, deficit.clone(), taken, policy);
         if left.is_zero() {
             victims.take(pass, &slots, taken);
-            outcome.victims = slots;
+            outcome.relief_mut().victims = slots;
             return;
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn preempt(
     // The domain recorded was tried with what the gang lacks there, and not with what it might have instead.
     let kind = (row.cluster, row.profile, row.min_unit.clone(), recorded.map(|domain| domain.value));
     if deficit == row.aggregate && has_nothing(pass, row) && victims.hopeless.is(&kind, row) {
-        outcome.unresolved = Some(deficit);
+        outcome.relief_mut().unresolved = Some(deficit);
         return;
     }
     match best_move(pass, row, key, recorded, victims, taken, policy) {
@@ -55,7 +55,7 @@ pub(super) fn preempt(
         }
         None => {
             victims.hopeless.add(kind, row);
-            outcome.unresolved = Some(deficit);
+            outcome.relief_mut().unresolved = Some(deficit);
         }
     }
 }
@@ -185,7 +185,7 @@ fn carry_out(
         }
     }
     taken.reserved.extend(&to.have);
-    outcome.reserved = to.have;
+    outcome.relief_mut().reserved = to.have;
     victims.take(pass, &to.victims, taken);
     for slot in std::mem::take(&mut outcome.acquired) {
         pass.unclaim(slot);
@@ -195,5 +195,5 @@ fn carry_out(
         .credited
         .iter()
         .for_each(|slot| outcome.residual.subtract(&row.worth(pass.fleet.capacity(*slot))));
-    outcome.victims = to.victims;
+    outcome.relief_mut().victims = to.victims;
 }

@@ -119,7 +119,7 @@ impl Victims {
     ) -> Pick {
         let spread = (!pass.matching.spread(row.profile).is_empty()).then(|| {
             let mut spread = Spread::of(pass, row, outcome.claimed());
-            outcome.drains.iter().for_each(|slot| spread.add(pass, pass.fleet.class(*slot), true));
+            outcome.drains().iter().for_each(|slot| spread.add(pass, pass.fleet.class(*slot), true));
             spread
         });
         self.pick(pass, row, None, spread, deficit, taken, policy)

@@ -1,0 +1,179 @@
+//! Who claims which machine, from one pass to the next.
+
+use smallvec::SmallVec;
+
+use crate::class::ClassIx;
+use crate::demand::RowIx;
+use crate::fleet::Fleet;
+use crate::intern::{ClusterIx, Map, Set, StampIx};
+use crate::members::{PoolIx, Slot};
+use crate::place::Place;
+
+/// Who has claimed a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim(u32);
+
+impl Claim {
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
+    /// A Need counts on a draining machine without having it.
+    pub(crate) const COUNTED: Self = Self(u32::MAX - 1);
+
+    pub(crate) fn of(row: RowIx) -> Self {
+        Self(u32::try_from(row.at()).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn row(self) -> Option<RowIx> {
+        (self.0 < Self::COUNTED.0).then(|| RowIx::new(self.0 as usize))
+    }
+}
+
+/// Creditable bound pools of one cluster and class that may have unclaimed members.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    pub(crate) class: ClassIx,
+    /// Stamped for no Need of today.
+    pub(crate) orphans: SmallVec<[PoolIx; 2]>,
+    /// Stamped for Needs of today.
+    pub(crate) named: SmallVec<[(StampIx, PoolIx); 2]>,
+}
+
+impl Stock {
+    pub(crate) fn enter(stocks: &mut Vec<Self>, class: ClassIx, pool: PoolIx, named: Option<StampIx>) {
+        let at = stocks.binary_search_by_key(&class, |stock| stock.class).unwrap_or_else(|at| {
+            stocks.insert(at, Self { class, orphans: SmallVec::new(), named: SmallVec::new() });
+            at
+        });
+        match named {
+            Some(stamp) => stocks[at].named.push((stamp, pool)),
+            None => stocks[at].orphans.push(pool),
+        }
+    }
+}
+
+/// All claims, from one pass to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) by_slot: Vec<Claim>,
+    /// What machines may be stamped with that is not dead.
+    pub(crate) live: Set<(ClusterIx, StampIx)>,
+    /// By pool: how many members nobody claimed.
+    pub(crate) free: Vec<u32>,
+    /// By pool: every member before this position is claimed.
+    pub(crate) cursor: Vec<u32>,
+    /// By cluster.
+    pub(crate) open: Map<ClusterIx, Vec<Stock>>,
+    /// By pool: dropped from `open` because nothing was left.
+    pub(crate) exhausted: Vec<bool>,
+    /// Draining machines that some Need counts on.
+    pub(crate) counted: Vec<Slot>,
+}
+
+impl Claims {
+    /// Nobody claims anything.
+    pub(crate) fn none(fleet: &Fleet) -> Self {
+        let mut claims = Self::default();
+        claims.start_over(fleet);
+        claims
+    }
+
+    /// Gives every claim back and takes in the fleet as it is now.
+    pub(crate) fn start_over(&mut self, fleet: &Fleet) {
+        let pools = fleet.pools.len();
+        self.by_slot.clear();
+        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
+        self.live.clear();
+        self.free.clear();
+        self.free.extend(fleet.pools.sizes());
+        self.cursor.clear();
+        self.cursor.resize(pools, 0);
+        self.open.clear();
+        self.exhausted.clear();
+        self.exhausted.resize(pools, false);
+        self.counted.clear();
+    }
+
+    /// Takes in what became of the fleet: these machines left their pools, and these pools have other members now.
+    pub(crate) fn catch_up(&mut self, fleet: &Fleet, moved: &[Slot], settled: &[PoolIx]) {
+        self.by_slot.resize(fleet.slots(), Claim::NOBODY);
+        moved.iter().for_each(|slot| self.by_slot[slot.at()] = Claim::NOBODY);
+        let pools = fleet.pools.len();
+        self.free.resize(pools, 0);
+        self.cursor.resize(pools, 0);
+        self.exhausted.resize(pools, false);
+        for ix in settled {
+            let members = fleet.pools.get(*ix).members().iter();
+            let free = members.filter(|slot| self.by_slot[slot.at()] == Claim::NOBODY).count();
+            self.free[ix.at()] = u32::try_from(free).unwrap_or(u32::MAX);
+            self.cursor[ix.at()] = 0;
+            self.exhausted[ix.at()] = false;
+        }
+    }
+
+    /// Whether some Need has claimed the machine.
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
+    }
+
+    /// By slot: whether some Need has claimed the machine.
+    pub(crate) fn by_slot(&self) -> Vec<bool> {
+        self.by_slot.iter().map(|claim| claim.row().is_some()).collect()
+    }
+
+    /// How many machines of a pool nobody claimed.
+    pub(crate) fn free(&self, pool: PoolIx) -> u32 {
+        self.free[pool.at()]
+    }
+
+    /// Gives back those of a row's claims that it has still, and names the pools.
+    pub(crate) fn release(
+        &mut self,
+        fleet: &Fleet,
+        row: RowIx,
+        slots: &[Slot],
+        mut given_back: impl FnMut(PoolIx),
+    ) {
+        for slot in slots {
+            if self.by_slot[slot.at()] == Claim::of(row) {
+                given_back(self.give_back(fleet, *slot));
+            }
+        }
+    }
+
+    /// Forgets on which draining machines Needs count.
+    pub(crate) fn release_counted(&mut self, fleet: &Fleet) {
+        for slot in std::mem::take(&mut self.counted) {
+            if self.by_slot[slot.at()] == Claim::COUNTED {
+                self.give_back(fleet, slot);
+            }
+        }
+    }
+
+    /// Forgets what was in stock in a cluster.
+    pub(crate) fn forget_stock(&mut self, cluster: ClusterIx) {
+        self.open.remove(&cluster);
+    }
+
+    pub(crate) fn give_back(&mut self, fleet: &Fleet, slot: Slot) -> PoolIx {
+        self.by_slot[slot.at()] = Claim::NOBODY;
+        let ix = fleet.pool(slot);
+        self.free[ix.at()] += 1;
+        let pool = fleet.pools.get(ix);
+        let position = if pool.is_for_the_taking() {
+            let rank = fleet.rank(slot);
+            pool.members().partition_point(|other| fleet.rank(*other) < rank)
+        } else {
+            // Such pools are small.
+            0
+        };
+        let cursor = &mut self.cursor[ix.at()];
+        *cursor = (*cursor).min(u32::try_from(position).unwrap_or(u32::MAX));
+        if std::mem::take(&mut self.exhausted[ix.at()])
+            && let Place::Bound(binding) = fleet.place(ix)
+            && let Some(stocks) = self.open.get_mut(&binding.cluster)
+        {
+            let named = Some(binding.stamp).filter(|stamp| self.live.contains(&(binding.cluster, *stamp)));
+            Stock::enter(stocks, fleet.class_of(ix), ix, named);
+        }
+        ix
+    }
+}
