@@ -164,8 +164,6 @@ impl Ledger {
             _ => None,
         });
         self.moved.extend(pools);
-        self.moved.sort_unstable();
-        self.moved.dedup();
         let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
         changed.sort_unstable();
         let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
@@ -174,7 +172,7 @@ impl Ledger {
         for cluster in &whole {
             self.claims.forget_stock(*cluster);
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
-                self.touched.extend(entry.outcome.acquired.iter().map(|slot| fleet.class(*slot)));
+                self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
             }
         }
         for cluster in &self.open {
@@ -261,6 +259,8 @@ impl Ledger {
             let outcome = Outcome::default();
             book.entries.push(Entry { ix: *ix, version: row.version, stamp: row.stamp, outcome, position });
             self.claims.live.insert((cluster, row.stamp));
+            // A fold may be stamped as a row that came is: it stands in front of the same machines.
+            self.moved.push((cluster, row.stamp));
         }
         self.gone.extend(positions);
         if book.entries.len() > fresh.len() {
@@ -288,6 +288,7 @@ impl Ledger {
         // The rows of a book are in order, so their places in it stand for all that tells equals apart.
         let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
         let (mut turns, mut rest): (Vec<Turn<'a>>, Rest<'a>) = Default::default();
+        self.moved.sort_unstable();
         for cluster in &opened.whole {
             for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix) else { continue };

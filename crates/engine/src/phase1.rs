@@ -41,6 +41,8 @@ pub(crate) struct Relief {
     pub(crate) drains: Vec<Slot>,
     /// Machines kept for a gang in the domain that it moves to.
     pub(crate) reserved: Vec<Slot>,
+    /// Free machines that Phase 1 had claimed for a gang in the domain that it leaves.
+    pub(crate) given_up: Vec<Slot>,
 }
 
 /// What was found for one row. Phase 2 completes it.
@@ -220,6 +222,12 @@ impl Outcome {
     /// Machines kept for a gang in the domain that it moves to.
     pub(crate) fn reserved(&self) -> &[Slot] {
         self.relief.as_ref().map_or(&[], |relief| &relief.reserved)
+    }
+
+    /// Free machines that Phase 1 claimed, whether Phase 2 gave them back or not.
+    pub(crate) fn once_acquired(&self) -> impl Iterator<Item = Slot> {
+        let given_up = self.relief.as_ref().map_or(&[][..], |relief| &relief.given_up);
+        self.acquired.iter().chain(given_up).copied()
     }
 
     /// What no phase could meet.

@@ -187,9 +187,9 @@ fn carry_out(
     taken.reserved.extend(&to.have);
     outcome.relief_mut().reserved = to.have;
     victims.take(pass, &to.victims, taken);
-    for slot in std::mem::take(&mut outcome.acquired) {
-        pass.unclaim(slot);
-    }
+    let given_up = std::mem::take(&mut outcome.acquired);
+    given_up.iter().for_each(|slot| pass.unclaim(*slot));
+    outcome.relief_mut().given_up = given_up;
     outcome.residual = row.aggregate.clone();
     outcome
         .credited

@@ -21,6 +21,13 @@ proptest! {
     }
 }
 
+/// What a gang acquires before it moves to another domain is in its hands when the gangs behind it look, and free when
+/// it moves no more: they are told so, though no acquisition of the decision before shows it.
+#[test]
+fn what_a_moving_gang_gave_up_is_told_when_it_stays() {
+    sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/moving"));
+}
+
 /// A served gang keeps its machines whatever is free; what it is told of that follows the machines, and those in front
 /// of it who take them.
 #[test]
