@@ -43,6 +43,9 @@ pub fn usual() -> impl Iterator<Item = &'static str> {
 /// The workload that only runs by its own name.
 pub const LARGEST: &str = "5m";
 
+/// What the names of rows about a second of churn in a fleet begin with; the rest is the fleet's name.
+pub const CHURN: &str = "churn-";
+
 /// Whole fleets.
 const FLEETS: [&str; 5] = ["5k", "50k", "500k", "aggregated", "aggregated-ramp"];
 

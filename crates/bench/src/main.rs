@@ -12,7 +12,7 @@ use bigfleet_bench::measure::Effortful;
 use bigfleet_bench::page::rewritten;
 use bigfleet_bench::provider::{self, Setting, Size};
 use bigfleet_bench::results::Results;
-use bigfleet_bench::{LARGEST, Measured, instructions, measured, timing, usual};
+use bigfleet_bench::{CHURN, LARGEST, Measured, instructions, measured, timing, usual};
 
 /// Measures BigFleet.
 #[derive(Debug, Parser)]
@@ -181,7 +181,11 @@ fn one(name: &str, json: bool, least: bool) -> Result<()> {
 fn alone(name: &str, json: bool, least: bool) -> Result<String> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(this);
-    command.args(["engine", "--workload", name]).stderr(Stdio::inherit());
+    command.arg("engine").stderr(Stdio::inherit());
+    match name.strip_prefix(CHURN) {
+        Some(profile) => command.args(["--profile", profile, "--incremental"]),
+        None => command.args(["--workload", name]),
+    };
     command.args(json.then_some("--json")).args(least.then_some("--least"));
     let output = command.output().context("cannot start this program again")?;
     if !output.status.success() {
@@ -225,15 +229,21 @@ fn measure_all(all: &All) -> Result<()> {
     let mut names: Vec<String> = all.workload.clone();
     if names.is_empty() {
         names = usual().map(str::to_owned).collect();
+        names.extend(["5k", "50k", "500k"].map(|profile| format!("{CHURN}{profile}")));
     }
     if all.with_5m {
-        names.push(LARGEST.to_owned());
+        names.extend([LARGEST.to_owned(), format!("{CHURN}{LARGEST}")]);
     }
     let mut results = Results::read(&all.files.results)?;
     let mut failed = Vec::new();
     for (number, name) in (1..).zip(&names) {
         eprintln!("{number} of {}: {name}", names.len());
-        let row = alone(name, true, all.least).and_then(|line| Ok(serde_json::from_str(&line)?));
+        let row = alone(name, true, all.least).and_then(|line| {
+            let mut row: serde_json::Value = serde_json::from_str(&line)?;
+            // A fleet has a row of its own for its churn.
+            row["workload"] = name.as_str().into();
+            Ok(row)
+        });
         match row.and_then(|row| results.put(row)) {
             Ok(()) => {}
             Err(error) => failed.push(format!("{name}: {error:#}")),

@@ -1,6 +1,7 @@
 //! The tables of `docs/benchmarks.md`, written from the rows that were measured. Everything else on the page is left as
 //! it is: a table stands between a line `<!-- bench: NAME -->` and the next line `<!-- bench: end -->`.
 
+mod churn;
 mod provider;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +122,8 @@ pub fn rewritten(page: &str, results: &Results) -> Result<String> {
     let row = |row: &serde_json::Value| {
         Row::deserialize(row).with_context(|| format!("the row of {} cannot be used", row["workload"]))
     };
-    let rows = results.rows().filter(|row| !provider::is_ours(row)).map(row).collect::<Result<Vec<_>>>()?;
+    let ours = results.rows().filter(|row| !provider::is_ours(row) && !churn::is_ours(row));
+    let rows = ours.map(row).collect::<Result<Vec<_>>>()?;
     let mut tables = BTreeMap::from([
         ("machine", machine(&rows)),
         ("fleets", fleets(&rows)),
@@ -130,6 +132,7 @@ pub fn rewritten(page: &str, results: &Results) -> Result<String> {
         ("published", published(&rows)),
         ("parts", parts(&rows)),
     ]);
+    tables.extend(churn::tables(results.rows().filter(|row| churn::is_ours(row)))?);
     tables.extend(provider::tables(results.rows().filter(|row| provider::is_ours(row)))?);
     let mut text = String::with_capacity(page.len());
     let mut lines = page.lines();

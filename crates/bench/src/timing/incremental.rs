@@ -3,6 +3,8 @@
 //! In each second a tenth of the clusters send their roll-up, in which 7 of 100 rows differ from the last one, and
 //! machines fail and come back. What is decided meanwhile is not carried out.
 
+mod worst;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +19,8 @@ use crate::measure::{Effortful, filled, millis, quantile, to_f64};
 use crate::realistic::Realistic;
 use crate::sizing::PROFILES;
 use crate::workload::{START, Workload};
+
+pub use worst::Worst;
 
 /// A second in so many brings a cluster's roll-up.
 const ROLLUP_SECONDS: u64 = 10;
@@ -64,8 +68,8 @@ pub struct Incremental {
     pub unchanged_need_ns: f64,
     /// What was decided with 10,000 machines changed took to take.
     pub apply_10k_ms: f64,
-    /// Decisions after the worst that may happen.
-    pub worst_ms: BTreeMap<&'static str, f64>,
+    /// The worst that may happen: taking it, and the decision after it.
+    pub worst_ms: BTreeMap<&'static str, Worst>,
     /// Where.
     #[serde(flatten)]
     pub place: Place,
@@ -141,7 +145,7 @@ pub fn run(profile: &str, how: Effortful) -> Result<Incremental> {
         nothing_changed_us: millis(idle) * 1e3,
         unchanged_need_ns: millis(one) * 1e6 / to_f64(made.needs.max(1)),
         apply_10k_ms: world.ten_thousand()?,
-        worst_ms: world.worst()?,
+        worst_ms: worst::all(&mut world)?,
         place: Place::here(),
     })
 }
@@ -307,41 +311,6 @@ impl World {
         let took = at.elapsed();
         back.into_iter().for_each(|event| self.engine.apply(event));
         Ok(millis(took))
-    }
-
-    /// The worst that may happen, each undone before the next.
-    fn worst(&mut self) -> Result<BTreeMap<&'static str, f64>> {
-        let mut worst = BTreeMap::new();
-        let row = self.one_row();
-        let Some(Event::Demand { cluster, rows, at }) = row.into_iter().nth(1) else { return Ok(worst) };
-        self.engine.decide(self.now);
-        let mut timed = |world: &mut Self, name, event: Event| {
-            let at = Instant::now();
-            world.engine.apply(event);
-            world.engine.decide(world.now);
-            worst.insert(name, millis(at.elapsed()));
-        };
-        let emptied = Event::Demand { cluster: cluster.clone(), rows: Vec::new(), at };
-        timed(self, "a roll-up emptied", emptied);
-        let restored = Event::Demand { cluster: cluster.clone(), rows: rows.clone(), at };
-        timed(self, "and restored", restored);
-        let mut keyed = rows;
-        let new = bigfleet_types::Requirement {
-            key: "example.com/new".into(),
-            operator: bigfleet_types::Operator::DoesNotExist,
-            values: Default::default(),
-        };
-        let old = &keyed[0].profile;
-        let requirements = old.requirements().iter().cloned().chain([new]).collect();
-        keyed[0].profile = Arc::new(bigfleet_types::Profile::new(
-            requirements,
-            old.spread().to_vec(),
-            old.priority(),
-            old.interruption(),
-            old.reclamation(),
-        ));
-        timed(self, "a new label key", Event::Demand { cluster, rows: keyed, at });
-        Ok(worst)
     }
 }
 

@@ -7,10 +7,12 @@ use bigfleet_bench::page::rewritten;
 use bigfleet_bench::results::Results;
 use serde_json::{Value, json};
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "machine",
     "fleets",
     "incremental",
+    "churn",
+    "worst",
     "phases",
     "published",
     "parts",
@@ -133,6 +135,23 @@ fn results_keep_their_order_and_the_newest_of_each_row() {
     let error = |text: &str| format!("{:#}", Results::parse(text).unwrap_err());
     assert!(error("{}").contains("line 1: a row has no \"workload\""), "{}", error("{}"));
     assert!(error("{\"workload\": \"5k\"}\n{").contains("line 2 is no JSON"));
+}
+
+#[test]
+fn seconds_of_churn_have_tables_of_their_own() {
+    let churn = json!({
+        "workload": "churn-50k", "records": 238_946, "rows_a_second": 4707.3, "machines_a_second": 18.0, "seconds": 100,
+        "apply_ms": 3.5, "decide_p50_ms": 1.5, "decide_p99_ms": 4.0, "phase_ms": {"phase1": 1.0, "fold": 0.25},
+        "needs_evaluated": 1057, "machines_touched": 13_044, "nothing_changed_us": 1.25, "unchanged_need_ns": 14.0,
+        "apply_10k_ms": 0.5, "worst_ms": {"a whole zone fails": {"apply_ms": 12.0, "decide_ms": 34.0, "number": 79_000}},
+        "commit": "abc", "load": 0.5,
+    });
+    let text = rewritten(&page(), &results(&[row("50k"), churn])).unwrap();
+    let expected = "| 50k | 238,946 | 4707, 18 | 3.50 ms | 1.50 ms of 100 | 4.00 (2.00, 2.00 times that) | 1,057, 13,044 \
+                    | phase1 1.00, fold 0.250 | 1.25 us | 14.0 ns | 0.500 (1.00, met) |";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("Commits: 50k abc at load 0.500."), "{text}");
+    assert!(text.contains("| 50k | a whole zone fails | 79,000 | 12.0 ms | 34.0 ms |"), "{text}");
 }
 
 #[test]

@@ -96,17 +96,7 @@ fn a_shard_starts_from_bytes() {
     let parts: Vec<_> = report["phase_ms"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(
         parts,
-        [
-            "cycle",
-            "hello",
-            "list apply",
-            "list decode",
-            "list free",
-            "list gate",
-            "rollup apply",
-            "rollup decode",
-            "rollup gate"
-        ]
+        ["cycle", "hello", "list apply", "list read", "rollup apply", "rollup decode", "rollup gate"]
     );
     let sum: f64 = report["phase_ms"].as_object().unwrap().values().map(|ms| ms.as_f64().unwrap()).sum();
     assert!((sum - report["cold_full_ms"].as_f64().unwrap()).abs() < 0.01, "{report}");
