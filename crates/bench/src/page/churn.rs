@@ -52,7 +52,7 @@ pub(super) fn tables<'r>(rows: impl Iterator<Item = &'r Value>) -> Result<[(&'st
     };
     let rows = rows.map(row).collect::<Result<Vec<_>>>()?;
     if rows.is_empty() {
-        return Ok(["churn", "worst"].map(|name| (name, "Nothing was measured yet.".to_owned())));
+        return Ok(["churn", "worst"].map(|name| (name, "Nothing was measured yet.\n".to_owned())));
     }
     Ok([("churn", seconds(&rows)), ("worst", worst(&rows))])
 }

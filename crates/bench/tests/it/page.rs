@@ -116,7 +116,7 @@ fn a_page_that_does_not_fit_is_an_error_that_says_where() {
     let error = wrong(&page().replace("bench: phases", "bench: stages"), &[]);
     assert!(error.contains("table \"stages\" that is not known"), "{error}");
     let error = wrong("# Title\n", &[]);
-    assert!(error.contains("no line \"<!-- bench: fleets -->\""), "{error}");
+    assert!(error.contains("no line \"<!-- bench: churn -->\""), "{error}");
     let error = wrong(&page().replace("<!-- bench: end -->", ""), &[]);
     assert!(error.contains("\"machine\" of the page has no line \"<!-- bench: end -->\""), "{error}");
     let error = wrong(&page(), &[json!({"workload": "5k"})]);
