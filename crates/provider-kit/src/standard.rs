@@ -1,11 +1,13 @@
 //! What every provider that is a program of its own does alike: its flags, its listener, its end.
 //!
 //! ```no_run
-//! use bigfleet_provider_kit::{pretend::Pretend, seeds, standard};
+//! use bigfleet_provider_kit::{Backend, pretend::Pretend, seeds, standard};
 //! # use std::sync::Arc;
 //! fn main() -> std::process::ExitCode {
 //!     standard::main("mine", async |settings| {
-//!         Ok(Arc::new(Pretend::new(settings.provider.clone(), seeds::quarters("slot", settings.seed_count), true)))
+//!         let slots = seeds::quarters("slot", settings.seed_count);
+//!         let backend: Arc<dyn Backend> = Arc::new(Pretend::new(settings.provider.clone(), slots, true));
+//!         Ok(backend)
 //!     })
 //! }
 //! ```
