@@ -46,10 +46,12 @@ fn slowly(bytes: &[u8]) -> Result<Listing, String> {
     Ok(Listing { records, revision, removed })
 }
 
-/// Where violations of the List itself come from does not matter.
+/// Where violations of the List itself come from does not matter, nor at which of its places a record stands that comes
+/// twice and says the same.
 fn sorted(listing: Result<Listing, Unreadable>) -> Result<Listing, String> {
     listing.map_err(|error| error.to_string()).map(|mut listing| {
         listing.records.violations.sort();
+        listing.records.changed.sort_by(|a, b| a.id.cmp(&b.id));
         listing
     })
 }
@@ -85,6 +87,17 @@ fn lists() -> impl Strategy<Value = MachineList> {
         removed_ids,
         revision: Bytes::from_static(b"r"),
     })
+}
+
+#[test]
+fn a_record_that_comes_twice_and_says_the_same_is_told_once() {
+    let machine = |id: &str| Machine { id: id.to_owned(), ..Machine::default() };
+    let list = MachineList { machines: ["a", "b", "a"].map(machine).into(), ..MachineList::default() };
+    let bytes = list.encode_to_vec();
+    let listing = first(&bytes).unwrap();
+    assert_eq!(listing.records.changed.len(), 2);
+    assert!(listing.records.violations.contains(&Violation::DuplicateId));
+    assert_eq!(Ok(listing), slowly(&bytes).and_then(|listing| sorted(Ok(listing))));
 }
 
 proptest! {
