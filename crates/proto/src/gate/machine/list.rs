@@ -76,6 +76,8 @@ struct Slot {
     digest: u64,
     /// The List that had it.
     seen: u64,
+    /// The last List in which it was news.
+    told: u64,
     /// What the record says, unless it was refused.
     machine: Option<Arc<Machine>>,
 }
@@ -173,8 +175,10 @@ impl Known {
             hash_table::Entry::Occupied(found) => {
                 let slot = &mut slots[*found.get()];
                 (slot.digest, slot.seen) = (digest, *lists);
-                let is_news = always || slot.machine.as_ref() != machine;
+                // What was told once in this List stands where it is last.
+                let is_news = always || slot.told == *lists || slot.machine.as_ref() != machine;
                 if is_news {
+                    slot.told = *lists;
                     slot.machine = machine.cloned();
                 }
                 (is_news, *found.get())
@@ -182,7 +186,13 @@ impl Known {
             hash_table::Entry::Vacant(new) => {
                 let at = slots.len();
                 new.insert(at);
-                slots.push(Slot { id: id.clone(), digest, seen: *lists, machine: machine.cloned() });
+                slots.push(Slot {
+                    id: id.clone(),
+                    digest,
+                    seen: *lists,
+                    told: *lists,
+                    machine: machine.cloned(),
+                });
                 (true, at)
             }
         }
@@ -288,7 +298,7 @@ impl<'a> Walk<'_, 'a> {
         if let Some(found) = known.find(id) {
             let slot = &mut known.slots[found];
             let repeats = std::mem::replace(&mut slot.seen, known.lists) == known.lists;
-            let same = slot.digest == digest;
+            let same = slot.digest == digest && !(repeats && slot.told == known.lists);
             if repeats {
                 self.repeats();
             }
