@@ -13,7 +13,7 @@ use bigfleet_types::{ResourceName, Resources};
 use crate::catalogue::GPU;
 use crate::compare::{Recorded, Timed};
 use crate::factory::cluster;
-use crate::sizing::{CardinalityError, Profile, Sizing, Tally, check};
+use crate::sizing::{CardinalityError, Profile, Sizing, Tally, check, churn_target};
 use crate::workload::{Changed, Emit, START, Workload};
 
 use demand::Plan;
@@ -112,10 +112,9 @@ impl Workload for Realistic {
             }
             ("500k", None) => cold("none: projected 10 s, gate 100 s").target(300.0),
             ("5m", None) => cold("none").target(4000.0),
-            ("5k", Some(..=1_000)) => later.target(0.3),
-            ("50k", Some(..=1_000)) => later.target(2.0),
-            ("500k", Some(..=10_000)) => later.target(15.0),
-            ("5m", Some(..=100_000)) => later.target(100.0),
+            ("5k" | "50k", Some(..=1_000)) | ("500k", Some(..=10_000)) | ("5m", Some(..=100_000)) => {
+                churn_target(self.profile.name).map_or(later, |target| later.target(target))
+            }
             (_, Some(_)) => later,
             (_, None) => return None,
         })

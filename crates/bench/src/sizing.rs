@@ -24,6 +24,19 @@ pub const PROFILES: [Profile; 5] = [
     Profile { name: "5m", pods: 500_000_000, clusters: 20_000 },
 ];
 
+/// What the slowest of a hundred decisions on a fleet at rest may take, in milliseconds, when few rows changed; `None` for a
+/// profile without such a target.
+#[must_use]
+pub fn churn_target(profile: &str) -> Option<f64> {
+    match profile {
+        "5k" => Some(0.3),
+        "50k" => Some(2.0),
+        "500k" => Some(15.0),
+        "5m" => Some(100.0),
+        _ => None,
+    }
+}
+
 /// Numbers by kind of workload, in the order of the catalogue.
 pub type ByKind = [u64; KINDS];
 

@@ -7,7 +7,7 @@ use crate::demand::RowIx;
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, Map, Set, StampIx};
 use crate::members::{PoolIx, Slot};
-use crate::place::Place;
+use crate::place::{Binding, Place};
 
 /// Who has claimed a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,9 +171,17 @@ impl Claims {
             && let Place::Bound(binding) = fleet.place(ix)
             && let Some(stocks) = self.open.get_mut(&binding.cluster)
         {
-            let named = Some(binding.stamp).filter(|stamp| self.live.contains(&(binding.cluster, *stamp)));
-            Stock::enter(stocks, fleet.class_of(ix), ix, named);
+            Stock::enter(stocks, fleet.class_of(ix), ix, named(&self.live, binding));
         }
         ix
     }
+
+    /// The Need of today that machines so bound are stamped for.
+    pub(crate) fn named(&self, binding: Binding) -> Option<StampIx> {
+        named(&self.live, binding)
+    }
+}
+
+fn named(live: &Set<(ClusterIx, StampIx)>, binding: Binding) -> Option<StampIx> {
+    live.contains(&(binding.cluster, binding.stamp)).then_some(binding.stamp)
 }

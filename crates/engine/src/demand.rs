@@ -186,7 +186,7 @@ impl Demand {
         let anything = !(fresh.is_empty() && touched.is_empty());
         if anything {
             self.wanted = self.wanted + wants.rows.len() - before;
-            let mut old = self.sort_out_again(&mut wants, &fresh, &touched, forms, symbols, matching);
+            let mut old = self.sort_out(&mut wants, &fresh, &touched, forms, symbols, matching);
             old.extend(gone);
             if wants.rows.is_empty() {
                 old.append(&mut wants.made);
@@ -265,23 +265,9 @@ impl Demand {
         }
     }
 
-    /// Tells gangs from plain rows, and brings equal gangs together with what they fold into.
+    /// Tells gangs from plain rows, and brings equal gangs together with what they fold into, after `fresh` rows came and
+    /// `touched` ones changed or went. Gives the folds that are no more.
     fn sort_out(
-        &mut self,
-        rows: HashTable<RowIx>,
-        forms: &mut Forms,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
-    ) -> Wants {
-        let (gangs, plain): (Vec<RowIx>, Vec<RowIx>) =
-            rows.iter().partition(|ix| self.is_gang(**ix, matching));
-        let mut sets = self.gang_sets(gangs, forms, symbols, matching);
-        self.mark_shared(&mut sets);
-        Wants { rows, plain, sets, made: Vec::new() }
-    }
-
-    /// The same when only `fresh` rows came and `touched` ones changed or went. Gives the folds that are no more.
-    fn sort_out_again(
         &mut self,
         wants: &mut Wants,
         fresh: &[RowIx],
@@ -386,7 +372,9 @@ impl Demand {
                     *row = compile(row.need.clone(), &cluster, symbols, matching);
                 }
             }
-            let wants = self.sort_out(wants.rows, forms, symbols, matching);
+            wants.plain.clear();
+            let fresh: Vec<RowIx> = wants.rows.iter().copied().collect();
+            self.sort_out(&mut wants, &fresh, &Set::default(), forms, symbols, matching);
             self.clusters.insert(cluster, wants);
         }
     }

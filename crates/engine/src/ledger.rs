@@ -389,10 +389,12 @@ impl Ledger {
             let (mut open, mut entangled) = (false, false);
             told.clear();
             for (at, entry) in (0..).zip(&*entries) {
-                let (outcome, row) = (&entry.outcome, || demand.row(entry.ix));
+                let outcome = &entry.outcome;
                 open |= outcome.is_open();
                 entangled |= outcome.is_open() && outcome.choice.is_some();
-                told.extend(row().filter(|_| outcome.is_told()).map(|row| (at, row.profile)));
+                if outcome.is_told() {
+                    told.extend(demand.row(entry.ix).map(|row| (at, row.profile)));
+                }
             }
             let telling = !told.is_empty();
             set(&mut self.open, cluster, open);

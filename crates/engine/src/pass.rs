@@ -12,7 +12,7 @@ use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
-use crate::intern::{ClusterIx, KeyIx, Map, StampIx, Symbols, ValueIx};
+use crate::intern::{ClusterIx, KeyIx, Map, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
@@ -161,11 +161,6 @@ impl<'a> Pass<'a> {
         self.claimer = Claim::COUNTED;
     }
 
-    /// Whether a stamp names a Need that the cluster has now.
-    pub(crate) fn is_live(&self, cluster: ClusterIx, stamp: StampIx) -> bool {
-        self.claims.live.contains(&(cluster, stamp))
-    }
-
     /// Which row claims a machine.
     pub(crate) fn claiming_row(&self, slot: Slot) -> Option<RowIx> {
         self.claims.by_slot[slot.at()].row()
@@ -266,8 +261,7 @@ impl<'a> Pass<'a> {
         for (class, ix) in pools {
             let Place::Bound(binding) = fleet.place(ix) else { continue };
             if binding.creditable {
-                let named = Some(binding.stamp).filter(|stamp| self.is_live(cluster, *stamp));
-                Stock::enter(&mut stocks, class, ix, named);
+                Stock::enter(&mut stocks, class, ix, self.claims.named(binding));
             }
         }
         stocks

@@ -117,7 +117,10 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a
             // All of this precedence have what is theirs.
             pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
             outcomes.push(match first {
-                First::Settled(outcome) => outcome,
+                First::Settled(mut outcome) => {
+                    outcome.early = true;
+                    outcome
+                }
                 First::Begun(work) => settle(pass, turn.row, work),
                 First::Credited(work) => buy(pass, turn.row, work),
             });
@@ -139,12 +142,7 @@ fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<&mut Kept>) -> First {
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
-        return First::Settled(Outcome {
-            rests: choice.is_none(),
-            choice,
-            early: true,
-            ..Outcome::default()
-        });
+        return First::Settled(Outcome { rests: choice.is_none(), choice, ..Outcome::default() });
     }
     let mut work = Work::new(row);
     match same {
@@ -153,11 +151,11 @@ fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<&mut Kept>) -> First {
             if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
                 let credited = work.credited;
                 let rests = undisturbed;
-                return First::Settled(Outcome { credited, rests, early: true, ..Outcome::default() });
+                return First::Settled(Outcome { credited, rests, ..Outcome::default() });
             }
         }
         Some(key) if gang::own_suffice(pass, row, key) => {
-            return First::Settled(Outcome { early: true, ..gang::settle(pass, row, key) });
+            return First::Settled(gang::settle(pass, row, key));
         }
         Some(_) => {}
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{grouped, time};
 use crate::CHURN;
 use crate::compare::digits;
+use crate::sizing::churn_target;
 
 /// What the tables need of a row.
 #[derive(Debug, Deserialize)]
@@ -57,17 +58,6 @@ pub(super) fn tables<'r>(rows: impl Iterator<Item = &'r Value>) -> Result<[(&'st
     Ok([("churn", seconds(&rows)), ("worst", worst(&rows))])
 }
 
-/// What p99 of a decision may be, in milliseconds.
-fn target(profile: &str) -> Option<f64> {
-    match profile {
-        "5k" => Some(0.3),
-        "50k" => Some(2.0),
-        "500k" => Some(15.0),
-        "5m" => Some(100.0),
-        _ => None,
-    }
-}
-
 fn against(target: Option<f64>, ours: f64) -> String {
     target.map_or_else(String::new, |target| {
         if ours <= target {
@@ -99,7 +89,7 @@ fn seconds(rows: &[Row]) -> String {
             time(row.decide_p50_ms),
             row.seconds,
             digits(row.decide_p99_ms),
-            against(target(profile), row.decide_p99_ms),
+            against(churn_target(profile), row.decide_p99_ms),
             grouped(row.needs_evaluated),
             grouped(row.machines_touched),
             phases.join(", "),
