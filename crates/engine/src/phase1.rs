@@ -86,7 +86,6 @@ impl Work {
         pass.claim_in(slot, pool);
         let capacity = pass.fleet.classes.capacity(pass.fleet.class_of(pool));
         self.remaining.subtract(&row.worth(capacity));
-        self.floor_met = self.floor_met || capacity.covers(&row.min_unit);
         self.credited.push(slot);
     }
 }

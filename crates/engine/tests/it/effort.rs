@@ -1,7 +1,7 @@
 //! How much a decision looks at: no more than what may have changed, and every look counts.
 
 use bigfleet_engine::{Effort, Engine, Policy};
-use bigfleet_types::{CapacityType, MachineState};
+use bigfleet_types::{CapacityType, MachineState, Operator, WhenUnsatisfiable, keys};
 
 use crate::dsl::{M, demand, engine, gpu, gpu_need, gpus, machine, need, reclaim_after, secs};
 
@@ -11,15 +11,15 @@ fn effort(engine: &mut Engine, at: i64) -> (u64, u64) {
     (needs, machines)
 }
 
-/// A row that its own machines serve rests while its neighbours come and go.
+/// A row that its own machines serve, or that wants nothing, rests while its neighbours come and go.
 #[test]
 fn a_served_need_has_no_turn_when_a_neighbour_comes() {
-    let rests = gpu_need(5, 3);
+    let (rests, nothing) = (gpu_need(5, 3), need(5, "").group("nothing"));
     let fleet = gpus(3, "c", |m| m.configured("a").of(&rests.build()));
-    let mut engine = engine(Policy::default(), &fleet, &[("a", &[rests.clone()])]);
-    assert_eq!(effort(&mut engine, 0), (1, 3));
+    let mut engine = engine(Policy::default(), &fleet, &[("a", &[rests.clone(), nothing.clone()])]);
+    assert_eq!(effort(&mut engine, 0), (2, 3));
     assert_eq!(effort(&mut engine, 1), (0, 0), "nothing happened");
-    engine.apply(demand("a", &[rests.clone(), gpu_need(5, 1).group("new")]));
+    engine.apply(demand("a", &[rests, nothing, gpu_need(5, 1).group("new")]));
     assert_eq!(effort(&mut engine, 2), (1, 0));
     engine.apply(gpu("far").configured("b").event());
     // The new one is short of a machine, and so looks again every time.
@@ -52,4 +52,23 @@ fn victims_that_were_looked_at_count() {
     assert_eq!(effort(&mut engine, 0), (2, 13 + phase2));
     engine.apply(gpu("other").state(MachineState::Idle).event());
     assert_eq!(effort(&mut engine, 1), (1, 3 + phase2));
+}
+
+/// Needs of one profile go on where the one before stopped, however many pools there are.
+#[test]
+fn needs_of_one_profile_do_not_each_look_at_every_pool() {
+    for spread in [false, true] {
+        let free = |i: usize| gpu(&format!("m{i:03}")).zone("z").label("shelf", &format!("{i:03}"));
+        let fleet: Vec<M> = (0..100).map(free).collect();
+        let want = |i: usize| {
+            let want = gpu_need(0, 1).group(&format!("{i}"));
+            if spread { want.spread(keys::ZONE, WhenUnsatisfiable::DoNotSchedule) } else { want }
+        };
+        let shelves = need(0, "").requires("shelf", Operator::Exists, &[]);
+        let rows: Vec<_> = (0..100).map(want).chain([shelves]).collect();
+        let mut engine = engine(Policy::default(), &fleet, &[("a", &rows)]);
+        let (needs, machines) = effort(&mut engine, 0);
+        assert_eq!(needs, 101);
+        assert!(machines < 700, "{machines} looks at 100 machines");
+    }
 }

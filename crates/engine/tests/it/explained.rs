@@ -299,6 +299,7 @@ fn ex42_the_next_victims_are_the_next_in_the_order_of_scores() {
     };
     assert_eq!((victim.machine.as_str(), victim.priority, victim.excess), ("v00", 400_000, false));
     assert_eq!(victim.claimed_by.as_ref().map(|key| key.cluster.as_str()), Some("batch"));
+    assert_eq!(victim.score, 600_020_003_333_333);
     let next: Vec<_> = next.iter().map(|next| next.machine.as_str()).collect();
     assert_eq!(next, ["v01", "v02", "v03"]);
 }
@@ -352,13 +353,10 @@ fn drains_count_or_say_why_not() {
     );
 }
 
-#[test]
-fn the_next_victim_stands_in_for_one_among_several() {
-    let batch = gpu_need(0, 5);
-    let fleet = gpus(5, "v", |m| m.configured("batch").of(&batch.build()));
-    let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("train", &[gpu_need(1_000_000, 2)])];
+/// `"victim: next next"` for every preemption.
+fn victims(machines: &[M], demands: &[(&str, &[N])]) -> Vec<String> {
     let (_, explanation) =
-        engine(Default::default(), &fleet, demands).decide_explained(secs(0), &Question::default());
+        engine(Default::default(), machines, demands).decide_explained(secs(0), &Question::default());
     let why = explanation.actions.iter().map(|action| match &action.why {
         Why::Preempted { victim, next } => {
             let next: Vec<_> = next.iter().map(|next| next.machine.as_str()).collect();
@@ -366,5 +364,41 @@ fn the_next_victim_stands_in_for_one_among_several() {
         }
         why => format!("{why:?}"),
     });
-    assert_eq!(why.collect::<Vec<_>>(), ["v00: v02 v03 v04", "v01: v02 v03 v04"]);
+    why.collect()
+}
+
+#[test]
+fn the_next_victim_stands_in_for_one_among_several() {
+    let batch = gpu_need(0, 5);
+    let fleet = gpus(5, "v", |m| m.configured("batch").of(&batch.build()));
+    let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("train", &[gpu_need(1_000_000, 2)])];
+    assert_eq!(victims(&fleet, demands), ["v00: v02 v03 v04", "v01: v02 v03 v04"]);
+}
+
+/// The next victims of a gang are in its domain, as many as leave it complete.
+#[test]
+fn the_next_victim_stands_in_for_one_of_a_gangs() {
+    let batch = gpu_need(0, 6);
+    let held = |zone: &'static str| gpus(3, zone, |m| m.zone(zone).configured("batch").of(&batch.build()));
+    let fleet: Vec<M> = held("a").into_iter().chain(held("b")).collect();
+    let gang = gpu_need(1_000_000, 2).requires(keys::ZONE, Operator::Same, &[]);
+    let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("train", &[gang])];
+    assert_eq!(victims(&fleet, demands), ["a00: a02", "a01: a02"]);
+}
+
+/// Example 64: what a gang has where it moves to is kept for it, and what it has where it is stays credited.
+#[test]
+fn what_waits_for_a_gang_that_moves_says_so() {
+    let gang = gpu_need(1_000_000, 4).requires(keys::ZONE, Operator::Same, &[]);
+    let batch = gpu_need(0, 4);
+    let own = |id: &str, zone: &str| gpu(id).zone(zone).configured("c").of(&gang.build());
+    let mut fleet = vec![own("x0", "x"), own("x1", "x"), own("y9", "y")];
+    fleet.extend(gpus(4, "y", |m| m.zone("y").configured("batch").of(&batch.build())));
+    let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("c", &[gang])];
+    assert_eq!(
+        fates(&fleet, demands, "c"),
+        ["x0 2 Credited", "y00 3 Preempted", "y9 1 ReservedForMove", "y03 1 NotNeeded"]
+    );
+    // Without one of the three the fourth completes the move.
+    assert_eq!(victims(&fleet, demands), ["y00: y03", "y01: y03", "y02: y03"]);
 }

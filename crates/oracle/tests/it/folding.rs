@@ -2,6 +2,7 @@
 
 use bigfleet_oracle::Outcome;
 use bigfleet_types::Operator::{Exists, Same};
+use bigfleet_types::keys::ZONE;
 
 use crate::fleet::*;
 
@@ -84,4 +85,17 @@ fn ex31_gangs_are_met_whole() {
     let out = outcome(machines, &[eight("x"), eight("y"), eight("z")]);
     assert_eq!(out.verdicts.len(), 1);
     assert_eq!((out.verdicts[0].residual.to_string().as_str(), out.claimed.len()), ("cpu 8", 2));
+}
+
+/// Without the domain that each of them wants they want the same.
+#[test]
+fn gangs_over_different_keys_fold_into_one_need() {
+    let of = |same: &str, there: &str, group: &str| {
+        let want = any("a", 0).requires(same, Same, &[]).requires(there, Exists, &[]).group(group);
+        want.wants(&[("cpu", "8")], &[("cpu", "2")])
+    };
+    let gangs = [of(RACK, ZONE, "x"), of(ZONE, RACK, "y")];
+    let out = outcome([configured("c", "a").cap(&[("cpu", "16")]).rack("r").zone("z")], &gangs);
+    let members: Vec<usize> = out.verdicts.iter().map(|verdict| verdict.members.len()).collect();
+    assert_eq!(members, [2]);
 }

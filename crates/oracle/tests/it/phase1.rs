@@ -176,3 +176,13 @@ fn equals_go_by_id_whoever_took_the_first_of_them() {
         assert_eq!(out.actions[2].need, Some(needs[2].key()));
     }
 }
+
+/// A machine that no longer matches is large in vain, however often its stamp says whose it is.
+#[test]
+fn a_large_machine_that_does_not_count_does_not_meet_the_floor() {
+    let want = any("a", 0).requires(TYPE, Operator::In, &["a3"]).wants(&[("cpu", "8")], &[("cpu", "4")]);
+    let own = |id: &str, cpu| configured(id, "a").cap(&[("cpu", cpu)]).price(0.2).stamped(&want);
+    let mut fleet = many(4, "small", |id| own(id, "2"));
+    fleet.push(own("large", "4").price(0.1).kind("b3"));
+    assert_eq!(residual(&outcome(fleet, std::slice::from_ref(&want)), &want), "cpu 4");
+}

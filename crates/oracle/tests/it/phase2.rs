@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bigfleet_engine::{UnmetReason, VictimPolicy};
 use bigfleet_oracle::{grace, victim_score};
+use bigfleet_types::Operator::In;
 use bigfleet_types::keys::ZONE;
 use bigfleet_types::{NanoDollars, StampedPenalty};
 
@@ -175,4 +176,29 @@ fn what_nobody_claims_goes_first_once_its_cluster_spoke() {
     let mut heard = world([silent, configured("left", "batch").priority(500)], &[want]);
     heard.heard.insert(cluster("batch"));
     assert_eq!(acts(&run(&heard)), ["Preempt left"]);
+}
+
+/// What others took of some of the equals does not put those that are left out of order.
+#[test]
+fn equal_victims_go_by_id_whoever_took_the_first_of_them() {
+    let of = |id: &str, kind: &str| configured(id, "batch").kind(kind).priority(0);
+    let fleet = [of("m1", "x"), of("m2", "x"), of("m3", "y"), of("m4", "x")];
+    let want = |of: &str, kinds: &[&str]| any(of, 9).wants(&[("gpu", "8")], &[]).requires(TYPE, In, kinds);
+    let needs =
+        [want("a", &["x", "y"]).arrival(1), want("b", &["x"]).arrival(2), want("c", &["x", "y"]).arrival(3)];
+    let out = outcome(fleet, &needs);
+    let by: Vec<_> = out.actions.iter().map(|a| (a.machine.as_str(), a.need.clone().unwrap())).collect();
+    assert_eq!(by, [("m1", needs[0].key()), ("m2", needs[1].key()), ("m3", needs[2].key())]);
+}
+
+/// Its own cluster's machines are no victims of a Need, whether any are left or not.
+#[test]
+fn equals_find_victims_behind_those_that_are_used_up() {
+    let mut own = configured("m1", "c").priority(0);
+    own.1.eligibility.creditable = false;
+    let fleet = [own, configured("m2", "d").priority(0), configured("m3", "d").priority(0)];
+    let needs = [need("a", 9, 1).arrival(1), need("b", 9, 1).arrival(2), need("c", 9, 1).arrival(3)];
+    let out = outcome(fleet, &needs);
+    let by: Vec<_> = out.actions.iter().map(|a| (a.machine.as_str(), a.need.clone().unwrap())).collect();
+    assert_eq!(by, [("m1", needs[0].key()), ("m2", needs[1].key()), ("m3", needs[2].key())]);
 }

@@ -239,3 +239,31 @@ fn ex64_a_gang_moves_to_where_its_cluster_has_something() {
     fleet.extend(many(4, "y", |id| configured(id, "batch").stamped(&batch).rack("y")));
     assert_eq!(acts(&outcome(fleet, &[want, batch])), ["Preempt y0", "Preempt y1", "Preempt y2"]);
 }
+
+/// The first of two equal gangs finds nobody to preempt. The second has something that drains for it.
+#[test]
+fn a_gang_that_has_drains_looks_for_victims_although_its_equal_found_none() {
+    let of = |group| gang("c", 1_000_000, 4, RACK, group);
+    let (first, second, batch) = (of("a").arrival(1), of("b").arrival(2), need("batch", 0, 2));
+    let mut fleet = many(3, "x", |id| speculative(id).rack("x"));
+    fleet.extend(many(2, "d", |id| draining(id, "batch").rack("y").preempted_for(second.key(), 1_000_000)));
+    fleet.extend(many(2, "y", |id| configured(id, "batch").stamped(&batch).rack("y")));
+    let out = outcome(fleet, &[first, second.clone(), batch]);
+    assert_eq!(acts(&out), ["Preempt y0", "Preempt y1"]);
+    assert!(out.actions.iter().all(|action| action.need == Some(second.key())));
+}
+
+/// What is its own counts for a gang that moves whatever its size, what was bound for another only if it is large enough.
+#[test]
+fn ex64_small_machines_count_where_a_gang_moves_to_if_they_are_its_own() {
+    let (want, batch) = (gang("c", 1_000_000, 4, RACK, "g"), need("batch", 0, 4));
+    let own = |id: &str| configured(id, "c").stamped(&want);
+    for (is_own, victims) in [(true, 3), (false, 4)] {
+        let of_y = |id: &str| if is_own { own(id) } else { configured(id, "c") };
+        let mut fleet = many(2, "x", |id| own(id).rack("x"));
+        fleet.extend(many(2, "small", |id| of_y(id).cap(&[("gpu", "4")]).rack("y")));
+        fleet.extend(many(4, "y", |id| configured(id, "batch").stamped(&batch).rack("y")));
+        let out = outcome(fleet, &[want.clone(), batch.clone()]);
+        assert_eq!(count(&out, "Preempt"), victims);
+    }
+}

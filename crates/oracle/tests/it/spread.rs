@@ -80,3 +80,16 @@ fn only_machines_that_could_serve_open_a_domain() {
         assert_eq!((count(&out, "Bootstrap"), residual(&out, &want).as_str()), (2, "nothing"));
     }
 }
+
+/// Without those that the others make superfluous the spread would not be what it is.
+#[test]
+fn victims_of_a_spread_are_not_trimmed() {
+    let held = |id: &str, cpu, priority, zone: &str| {
+        configured(id, "batch").cap(&[("cpu", cpu)]).priority(priority).zone(zone)
+    };
+    let fleet = || [held("small", "2", 0, "a"), held("large", "8", 100, "b")];
+    let want = any("x", 1_000_000).wants(&[("cpu", "8")], &[]);
+    assert_eq!(acts(&outcome(fleet(), std::slice::from_ref(&want))), ["Preempt large"]);
+    let spread = want.spread(keys::ZONE, DoNotSchedule);
+    assert_eq!(acts(&outcome(fleet(), &[spread])), ["Preempt small", "Preempt large"]);
+}
