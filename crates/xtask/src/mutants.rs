@@ -1,19 +1,34 @@
-//! `cargo xtask mutants`: does a test notice when a phase of the engine is changed? (cargo-mutants)
+//! `cargo xtask mutants`: does a test notice when a phase of the engine is changed?
+//!
+//! cargo-mutants knows the changes. To build the engine anew for each takes hours, so one build has all of them, and the
+//! environment says which is on.
 
+mod known;
+mod list;
+mod trial;
+mod weave;
+mod workshop;
+
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use self::known::Known;
+use self::list::Mutant;
+use self::trial::{Outcome, Trials};
+use self::workshop::Workshop;
 use crate::workspace::{self, cargo};
 
 /// How to get the tool.
 const INSTALL: &str = "cargo install --locked cargo-mutants";
 
 /// The files that are changed: folding, cost and the three phases.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "crates/engine/src/phase*.rs",
     "crates/engine/src/phase1/*.rs",
     "crates/engine/src/phase2/*.rs",
+    "crates/engine/src/phase3/*.rs",
     "crates/engine/src/fold.rs",
     "crates/engine/src/cost.rs",
 ];
@@ -28,37 +43,109 @@ fn mutants() -> Command {
 
 /// Tries `sample` of the changes that cargo-mutants knows; which, follows from `seed`.
 ///
-/// Fails when cargo-mutants is missing or a change went unnoticed. `.cargo/mutants.toml` leaves out the changes that make
-/// no difference, with reasons.
+/// Fails when cargo-mutants is missing, when a change went unnoticed that `mutants/equivalent.txt` does not explain, and
+/// when a test noticed one that it says makes no difference.
 pub(crate) fn run(sample: usize, seed: u64) -> Result<()> {
-    let list = mutants().arg("--list").output().context("cannot start cargo")?;
+    let list = mutants().args(["--list", "--json"]).output().context("cannot start cargo")?;
     if !list.status.success() {
         let said = String::from_utf8_lossy(&list.stderr);
         bail!("cargo-mutants cannot list the mutants; install it with `{INSTALL}`: {}", said.trim());
     }
-    let text = String::from_utf8_lossy(&list.stdout);
-    let all: Vec<&str> = text.lines().collect();
+    let all = list::read(&String::from_utf8_lossy(&list.stdout))?;
+    let known = Known::read()?;
+    known.check(&all)?;
     let chosen = choose(&all, sample, seed);
     println!("{} of {} mutants, seed {seed}", chosen.len(), all.len());
-    let pattern: Vec<String> = chosen.into_iter().map(escape).collect();
+    let (woven, alone): (Vec<&Mutant>, Vec<&Mutant>) =
+        chosen.into_iter().partition(|mutant| mutant.function.is_some());
+    let numbered: BTreeMap<usize, &Mutant> = woven.into_iter().enumerate().map(|(n, m)| (n + 1, m)).collect();
+    let workshop = Workshop::open()?;
+    let unviable = workshop.weave(&numbered)?;
+    let trials = Trials::of(workshop.tests()?)?;
+    let mut report = Report { unviable: unviable.len(), ..Report::default() };
+    for (number, mutant) in numbered.iter().filter(|(number, _)| !unviable.contains(number)) {
+        report.add(mutant, &trials.run(*number)?, &known);
+    }
+    for mutant in alone {
+        one_by_one(mutant)?;
+        report.killed += 1;
+    }
+    report.finish()
+}
+
+/// Has cargo-mutants try a change that is in no function, and so not in the one build.
+fn one_by_one(mutant: &Mutant) -> Result<()> {
     let mut test = mutants();
-    test.args(["--re", &format!("^({})$", pattern.join("|")), "--test-package", "bigfleet-engine"]);
+    test.args(["--re", &format!("^{}$", escape(&mutant.listed)), "--test-package", "bigfleet-engine"]);
     test.args(["--minimum-test-timeout", "120", "--copy-target=false"]);
-    // Most mutants fall to the examples, and more random worlds only take longer.
-    test.env("PROPTEST_CASES", "64").env("CARGO_INCREMENTAL", "1");
     // The changed copy builds in a folder of its own: what is ours stays as it is.
     test.env_remove("CARGO_TARGET_DIR");
     workspace::run(&mut test)
 }
 
-/// `sample` of the names: those whose hashes with `seed` are lowest.
-fn choose<'a>(all: &[&'a str], sample: usize, seed: u64) -> Vec<&'a str> {
-    let mut keyed: Vec<(u64, &str)> = all.iter().map(|name| (hash(seed, name), *name)).collect();
-    keyed.sort_unstable();
-    keyed.into_iter().take(sample).map(|(_, name)| name).collect()
+#[derive(Default)]
+struct Report {
+    unviable: usize,
+    killed: usize,
+    timed_out: usize,
+    explained: usize,
+    survived: Vec<String>,
+    misjudged: Vec<String>,
 }
 
-/// FNV-1a, begun with the seed. Line numbers are part of a name, so an edit draws anew below it.
+impl Report {
+    fn add(&mut self, mutant: &Mutant, outcome: &Outcome, known: &Known) {
+        let equivalent = known.explains(&mutant.name);
+        match outcome {
+            Outcome::Survived if equivalent => self.explained += 1,
+            Outcome::Survived => {
+                println!("SURVIVED {}", mutant.listed);
+                self.survived.push(mutant.listed.clone());
+            }
+            Outcome::Killed(by) => {
+                self.killed += 1;
+                println!("killed   {} ({by})", mutant.listed);
+                if equivalent {
+                    self.misjudged.push(format!("{} ({by})", mutant.name));
+                }
+            }
+            // One that is explained may cost time, and nothing else.
+            Outcome::TimedOut if equivalent => self.explained += 1,
+            Outcome::TimedOut => {
+                self.timed_out += 1;
+                println!("time out {}", mutant.listed);
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        println!(
+            "{} killed, {} timed out, {} do not compile, {} make no difference, {} survived",
+            self.killed,
+            self.timed_out,
+            self.unviable,
+            self.explained,
+            self.survived.len()
+        );
+        if !self.misjudged.is_empty() {
+            bail!("these are said to make no difference, and a test noticed: {}", self.misjudged.join("; "));
+        }
+        if !self.survived.is_empty() {
+            bail!("no test noticed {} of the changes, listed above as SURVIVED", self.survived.len());
+        }
+        Ok(())
+    }
+}
+
+/// `sample` of the mutants: those whose hashes with `seed` are lowest.
+fn choose(all: &[Mutant], sample: usize, seed: u64) -> Vec<&Mutant> {
+    let mut keyed: Vec<(u64, &Mutant)> =
+        all.iter().map(|mutant| (hash(seed, &mutant.name), mutant)).collect();
+    keyed.sort_unstable_by_key(|(hash, mutant)| (*hash, &mutant.name));
+    keyed.into_iter().take(sample).map(|(_, mutant)| mutant).collect()
+}
+
+/// FNV-1a, begun with the seed. No line numbers are part of a name, so an edit elsewhere draws nothing anew.
 fn hash(seed: u64, text: &str) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -76,12 +163,13 @@ mod tests {
 
     #[test]
     fn a_sample_follows_from_its_seed() {
-        let names: Vec<String> = (0..300).map(|n| format!("file.rs:{n}:1: replace + with -")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (first, again, other) = (choose(&names, 200, 1), choose(&names, 200, 1), choose(&names, 200, 2));
+        let of = |n: usize| Mutant { name: format!("file.rs: replace {n} with -"), ..Mutant::default() };
+        let all: Vec<Mutant> = (0..300).map(of).collect();
+        let names = |sample, seed| choose(&all, sample, seed).into_iter().map(|m| m.name.clone()).collect();
+        let (first, again, other): (Vec<_>, Vec<_>, Vec<_>) = (names(200, 1), names(200, 1), names(200, 2));
         assert_eq!((first.len(), &first), (200, &again));
         assert_ne!(first, other);
-        assert_eq!(choose(&names, 1000, 1).len(), 300);
+        assert_eq!(choose(&all, 1000, 1).len(), 300);
     }
 
     #[test]

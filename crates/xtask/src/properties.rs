@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::workspace::{self, cargo};
 
 /// What the tests of invariants are called.
-const TESTS: [&str; 6] =
+pub(crate) const TESTS: [&str; 6] =
     ["invariants::", "incremental::", "properties::", "against_oracle::", "core_properties::", "i22_"];
 
 /// The crates that have such tests, the quick ones first. To link the tests of all others takes longer than to run these.
