@@ -112,6 +112,7 @@ impl Engine {
         if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
             self.start_afresh(false);
             self.fleet.settle();
+            self.matching.look_for_all(&self.fleet.classes);
         }
     }
 
@@ -173,8 +174,7 @@ impl Engine {
         let mut pass = Pass::new(fleet, demand, rest, symbols, matching, claims, lookout);
         let (turns, mut outcomes) = phase1::run(&mut pass, turns);
         for (turn, outcome) in turns.iter().zip(&outcomes) {
-            let before = turn.kept.as_ref().map(|kept| &*kept.acquired);
-            ledger.acquired(fleet, before, &outcome.acquired);
+            ledger.acquired(fleet, turn.acquired_before(), &outcome.acquired);
         }
         let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
         if !told.is_empty() {

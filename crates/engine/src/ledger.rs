@@ -22,7 +22,7 @@ use crate::fold::{Forms, Plan, Reach};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Kept, Lookout, Outcome, Rest, Resting, Turn};
+use crate::phase1::{Kept, Known, Lookout, Outcome, Rest, Resting, Turn, in_order};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
 use crate::place::Place;
@@ -289,7 +289,9 @@ impl Ledger {
         let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
         let (mut turns, mut rest): (Vec<Turn<'a>>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
-        for cluster in &opened.whole {
+        let mut whole = opened.whole.clone();
+        whole.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
+        for cluster in &whole {
             for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix) else { continue };
                 let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
@@ -298,7 +300,7 @@ impl Ledger {
                     rest.add(Resting { order, seat, ix, row });
                 } else {
                     self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
-                    turns.push(Turn { order, seat, ix, row, kept: None });
+                    turns.push(Turn { order, seat, ix, row, known: Known::Nothing });
                 }
             }
         }
@@ -307,12 +309,11 @@ impl Ledger {
                 let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
                 let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
                 let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
-                let kept = Some(Box::new(Kept { credited, missing, acquired }));
-                turns.push(Turn { order, seat, ix: entry.ix, row, kept });
+                let known = Known::Credit(Box::new(Kept { credited, missing, acquired }));
+                turns.push(Turn { order, seat, ix: entry.ix, row, known });
             }
         }
-        turns.sort_unstable_by_key(|turn| turn.order);
-        (turns, rest)
+        (in_order(turns), rest)
     }
 
     /// Notes that a row with a turn acquired other machines than before.

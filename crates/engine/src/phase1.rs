@@ -24,7 +24,7 @@ pub(crate) use self::rest::{Rest, Resting};
 pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::tell::retell;
 use self::turns::Turns;
-pub(crate) use self::turns::{Kept, Turn};
+pub(crate) use self::turns::{Kept, Known, Turn, in_order};
 use crate::demand::Row;
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Slot};
@@ -100,7 +100,7 @@ enum First {
 }
 
 /// Runs the phase for rows in precedence order, and for those that it wakes: all that had a turn, with the outcome. What
-/// rows without a turn claim stays claimed.
+/// rows without a turn claim stays claimed; those that were woken for nothing have none.
 pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a>>, Vec<Outcome>) {
     let (mut had, mut outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
     let mut first_round = Vec::new();
@@ -109,7 +109,12 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a
         while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
             pass.serve(turn.ix);
             pass.rest.reached(turn.order);
-            let first = keep_own(pass, turn.row, turn.kept.as_deref_mut());
+            if let Known::Rested(machines) = &turn.known
+                && pass.claim_again(machines)
+            {
+                continue;
+            }
+            let first = keep_own(pass, turn.row, &mut turn.known);
             first_round.push((turn, first));
         }
         for (turn, first) in first_round.drain(..) {
@@ -133,10 +138,10 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a
 
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
 /// in one domain cover is settled.
-fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<&mut Kept>) -> First {
+fn keep_own(pass: &mut Pass<'_>, row: &Row, known: &mut Known) -> First {
     pass.matching.look(row.profile, &pass.fleet.classes);
-    if let Some(Kept { credited, missing, .. }) = kept {
-        let (remaining, credited) = (std::mem::take(missing), std::mem::take(credited));
+    if let Known::Credit(kept) = known {
+        let (remaining, credited) = (std::mem::take(&mut kept.missing), std::mem::take(&mut kept.credited));
         return First::Credited(Work { remaining, credited, floor_met: true });
     }
     let same = pass.matching.same(row.profile);

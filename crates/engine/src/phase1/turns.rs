@@ -21,8 +21,28 @@ pub(crate) struct Turn<'a> {
     pub(crate) seat: Seat,
     pub(crate) ix: RowIx,
     pub(crate) row: &'a Row,
-    /// What it has and lacks, if only what is free for all has to be looked at again.
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) known: Known,
+}
+
+/// What is known of a row before its turn.
+#[derive(Debug)]
+pub(crate) enum Known {
+    /// Nothing that may not have changed.
+    Nothing,
+    /// What it has and lacks: only what is free for all has to be looked at again.
+    Credit(Box<Kept>),
+    /// It rested, and these machines are all that it claims, unless somebody took one.
+    Rested(Vec<Slot>),
+}
+
+impl Turn<'_> {
+    /// What the row acquired in the pass before, as far as is known.
+    pub(crate) fn acquired_before(&self) -> Option<&[Slot]> {
+        match &self.known {
+            Known::Credit(kept) => Some(&kept.acquired),
+            Known::Nothing | Known::Rested(_) => None,
+        }
+    }
 }
 
 /// What a plain row keeps of its turn in the pass before.
@@ -34,6 +54,20 @@ pub(crate) struct Kept {
     pub(crate) missing: Lanes,
     /// What it acquired then.
     pub(crate) acquired: Vec<Slot>,
+}
+
+/// Brings turns in order. There are few precedences, and within one the turns mostly are in order already.
+pub(crate) fn in_order(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+    let mut sorted = Vec::with_capacity(turns.len());
+    let mut by_precedence: BTreeMap<Precedence, Vec<Turn<'_>>> = BTreeMap::new();
+    for turn in turns {
+        by_precedence.entry(turn.order.0).or_default().push(turn);
+    }
+    for mut equals in by_precedence.into_values() {
+        equals.sort_unstable_by_key(|turn| turn.order);
+        sorted.append(&mut equals);
+    }
+    sorted
 }
 
 /// The turns to come.
