@@ -63,7 +63,7 @@ impl<'a> Rest<'a> {
     /// The turns of those that were woken since the last call.
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Turn<'a>> {
         self.woken.drain(..).map(|(Resting { order, seat, ix, row }, held)| {
-            let known = Known::Rested(held);
+            let known = Some(Box::new(Known::Rested(held)));
             Turn { order, seat, ix, row, known }
         })
     }
