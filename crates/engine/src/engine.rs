@@ -160,6 +160,7 @@ impl Engine {
         }
         self.classed_early = false;
         if !self.fleet.changes.any {
+            self.effort = Effort::default();
             let decisions = self.repeat(now, ended);
             return (decisions, Explanation::default());
         }

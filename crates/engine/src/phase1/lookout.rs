@@ -115,3 +115,46 @@ pub(super) fn key_of(pass: &Pass<'_>, row: &Row, requested: &LaneSet, pool: Pool
         acquire_key(pass.fleet.classes.get(class), interruption, requested, &pass.symbols.dimensions)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(number: usize) -> Sight {
+        (0, Default::default(), LaneSet::from_slice(&[number]))
+    }
+
+    #[test]
+    fn half_of_the_notes_are_dropped_when_they_are_too_many_and_who_did_not_read_those_looks_anew() {
+        for (more, kept, stay) in [(0, NOTES, 3), (1, NOTES / 2, 2)] {
+            let notes = (0..NOTES + more).map(ClassIx::new).collect();
+            let mut lookout = Lookout { notes, dropped: 5, ..Lookout::default() };
+            let noted = lookout.noted();
+            assert_eq!(noted, 5 + (NOTES + more) as u64);
+            let cut = noted - (NOTES / 2) as u64;
+            for (number, read) in [noted, cut, cut - 1].into_iter().enumerate() {
+                lookout.terrains.insert(sight(number), Terrain::that_read(read));
+            }
+            lookout.tidy();
+            assert_eq!((lookout.notes.len(), lookout.noted()), (kept, noted));
+            let expected: Vec<ClassIx> = (NOTES / 2 + more..NOTES + more).map(ClassIx::new).collect();
+            assert_eq!(lookout.notes_from(cut), expected, "those that are left keep their numbers");
+            let stays = |number| lookout.terrains.contains_key(&sight(number));
+            assert_eq!((0..3).filter(|number| stays(*number)).count(), stay);
+            assert!(stays(0) && stays(1));
+        }
+    }
+
+    #[test]
+    fn orders_and_terrains_are_forgotten_when_they_are_too_many() {
+        for (number, kept) in [(KEPT, KEPT), (KEPT + 1, 0)] {
+            let mut lookout = Lookout::default();
+            for at in 0..number {
+                lookout.terrains.insert(sight(at), Terrain::default());
+                lookout.orders.insert((0, LaneSet::from_slice(&[at])), Order::default());
+            }
+            lookout.tidy();
+            assert_eq!((lookout.terrains.len(), lookout.orders.len()), (kept, kept));
+        }
+    }
+}

@@ -375,3 +375,28 @@ impl Terrain {
         candidates
     }
 }
+
+#[cfg(test)]
+impl Terrain {
+    /// One without domains that read so many notes.
+    pub(super) fn that_read(notes: u64) -> Self {
+        Self { read: notes, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gangs of ever new sizes ask for ever new views.
+    #[test]
+    fn views_are_forgotten_when_they_are_too_many() {
+        let mut dimensions = crate::lanes::Dimensions::default();
+        let mut terrain = Terrain::default();
+        for (asked, kept) in (1..=VIEWS + 1).chain(1..3).enumerate() {
+            let size = [(bigfleet_types::ResourceName::new("cpu"), 1 + i64::try_from(asked).unwrap_or(0))];
+            terrain.prepare(&dimensions.lanes(&bigfleet_types::Resources::from_amounts(size)));
+            assert_eq!(terrain.views.len(), kept);
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use bigfleet_engine::{
-    ActionExplanation, ActionKind, Decisions, Explanation, Fate, NeedExplanation, Question, Rule, Why,
-    matches,
+    ActionExplanation, ActionKind, Decisions, Explanation, Fate, NeedExplanation, PreemptedFor, Purpose,
+    Question, Rule, Why, matches,
 };
-use bigfleet_types::{EffectiveCost, MachineState, Operator, WhenUnsatisfiable, keys};
+use bigfleet_types::{EffectiveCost, MachineState, NeedKey, Operator, WhenUnsatisfiable, keys};
 use proptest::prelude::*;
 
 use crate::dsl::{M, N, NOW, cluster, decide, engine, gpu, gpu_need, gpus, machine, need, pass, secs};
@@ -301,4 +301,70 @@ fn ex42_the_next_victims_are_the_next_in_the_order_of_scores() {
     assert_eq!(victim.claimed_by.as_ref().map(|key| key.cluster.as_str()), Some("batch"));
     let next: Vec<_> = next.iter().map(|next| next.machine.as_str()).collect();
     assert_eq!(next, ["v01", "v02", "v03"]);
+}
+
+/// Example 62: whose drains count, and why the others do not.
+#[test]
+fn drains_count_or_say_why_not() {
+    let of = |key: NeedKey, priority| Purpose::Preemption(PreemptedFor { need: key, priority });
+    let drains = |id: &str, purpose: Purpose| {
+        gpu(id)
+            .configured("batch")
+            .state(MachineState::Draining)
+            .zone("z")
+            .facts(|f| f.preempted_for = purpose)
+    };
+    let row = gpu_need(100, 1).floor("nvidia.com/gpu=8").group("row");
+    let fleet = |row: &N| {
+        [
+            drains("own", of(row.key("a"), 100)),
+            drains("higher", of(gpu_need(500, 1).key("b"), 500)),
+            drains("lower", of(gpu_need(50, 1).key("b"), 50)),
+            drains("none", Purpose::None),
+            drains("unknown", Purpose::Unknown),
+        ]
+        .map(|m| {
+            let price = m.machine.id.as_str().len();
+            m.price(f64::from(u8::try_from(price).unwrap()))
+        })
+    };
+    assert_eq!(
+        fates(&fleet(&row), &[("a", &[row.clone()])], "a"),
+        [
+            "own 1 DrainCounted",
+            "none 1 NotUsable",
+            "lower 1 ForAnotherNeed",
+            "higher 1 NotNeeded",
+            "unknown 1 NotNeeded"
+        ]
+    );
+    let gang = gpu_need(100, 2).requires(keys::ZONE, Operator::Same, &[]).group("gang");
+    // A gang counts on its own drains, not on those of one that mattered as much.
+    assert_eq!(
+        fates(&fleet(&gang), &[("a", &[gang.clone()])], "a"),
+        [
+            "own 1 DrainCounted",
+            "none 1 NotUsable",
+            "lower 1 ForAnotherNeed",
+            "higher 1 ForAnotherNeed",
+            "unknown 1 DrainCounted"
+        ]
+    );
+}
+
+#[test]
+fn the_next_victim_stands_in_for_one_among_several() {
+    let batch = gpu_need(0, 5);
+    let fleet = gpus(5, "v", |m| m.configured("batch").of(&batch.build()));
+    let demands: &[(&str, &[N])] = &[("batch", &[batch]), ("train", &[gpu_need(1_000_000, 2)])];
+    let (_, explanation) =
+        engine(Default::default(), &fleet, demands).decide_explained(secs(0), &Question::default());
+    let why = explanation.actions.iter().map(|action| match &action.why {
+        Why::Preempted { victim, next } => {
+            let next: Vec<_> = next.iter().map(|next| next.machine.as_str()).collect();
+            format!("{}: {}", victim.machine, next.join(" "))
+        }
+        why => format!("{why:?}"),
+    });
+    assert_eq!(why.collect::<Vec<_>>(), ["v00: v02 v03 v04", "v01: v02 v03 v04"]);
 }

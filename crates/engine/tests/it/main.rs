@@ -10,6 +10,7 @@ mod bad_input;
 mod cost_and_order;
 mod demand_table;
 mod dsl;
+mod effort;
 mod explained;
 mod incremental;
 mod invariants;
@@ -17,6 +18,7 @@ mod phase1;
 mod phase3;
 mod properties;
 mod random;
+mod told;
 mod verdicts;
 mod world;
 

@@ -151,3 +151,26 @@ fn ex40_slack_does_not_move_a_served_gang() {
         assert_eq!(acts(&out), ["Reclaim cb1", "Reclaim cb0"]);
     }
 }
+
+#[test]
+fn of_served_places_the_one_with_more_machines() {
+    let want = gang("c", 0, 3, RACK, "g");
+    let bound =
+        |n, prefix, gpu: &'static str| many(n, prefix, move |id| configured(id, "c").cap(&[("gpu", gpu)]));
+    let fleet = rack(bound(2, "x", "12"), "x").chain(rack(bound(3, "y", "8"), "y"));
+    let out = outcome(fleet, std::slice::from_ref(&want));
+    assert_eq!(domain(&out, &want).as_deref(), Some("y"));
+}
+
+/// Only what counts as credit makes a gang one that has its own, and such a one goes first.
+#[test]
+fn machines_that_do_not_count_serve_no_gang_before_its_equals() {
+    let (first, second) = (gang("c", 5, 2, RACK, "a").arrival(1), gang("c", 5, 2, RACK, "b").arrival(2));
+    let of = |want: &N, prefix| many(2, prefix, |id| configured(id, "c").stamped(want).rack("r"));
+    let lost = of(&first, "lost").into_iter().map(|mut machine| {
+        machine.1.eligibility.creditable = false;
+        machine
+    });
+    let out = outcome(lost.chain(of(&second, "own")), &[first.clone(), second.clone()]);
+    assert_eq!((residual(&out, &first).as_str(), residual(&out, &second).as_str()), ("gpu 16", "nothing"));
+}

@@ -1,6 +1,8 @@
 //! Credit and acquisition (examples 16 to 27, but for those that need several cycles: `looped`).
 
 use bigfleet_engine::UnmetReason;
+use bigfleet_types::keys::ZONE;
+use bigfleet_types::{Operator, WhenUnsatisfiable};
 
 use crate::fleet::*;
 
@@ -138,4 +140,39 @@ fn ex24_a_bigger_pod_keeps_the_smaller_machines() {
     }
     let cheap = large(|id| configured(id, "a"), 0.1).stamped(&after);
     assert_eq!(acts(&with(cheap)), ["Reclaim c34", "Reclaim c33"]);
+}
+
+#[test]
+fn what_a_trim_gives_back_serves_the_next_need_of_the_same_profile() {
+    let want = |of: &str, cpu| any(of, 0).wants(&[("cpu", cpu)], &[]);
+    let needs = [want("a", "8").arrival(1), want("b", "2").arrival(2)];
+    for state in [idle, speculative] {
+        let small = state("small").cap(&[("cpu", "2")]).price(0.1);
+        let out = outcome([small, state("large").cap(&[("cpu", "8")]).price(0.3)], &needs);
+        assert_eq!(claimed(&out), ["large", "small"]);
+        assert_eq!(out.actions[0].need, Some(needs[0].key()));
+        assert_eq!(out.actions[0].machine.as_str(), "large");
+    }
+}
+
+/// What others took of some of the equals does not put those that are left out of order.
+#[test]
+fn equals_go_by_id_whoever_took_the_first_of_them() {
+    let of = |id: &str, kind: &str| idle(id).kind(kind).zone("z");
+    let fleet = || [of("m1", "x"), of("m2", "x"), of("m3", "y"), of("m4", "x")];
+    for spread in [false, true] {
+        let want = |of: &str, kinds: &[&str]| {
+            let want = any(of, 0).wants(&[("gpu", "8")], &[]).requires(TYPE, Operator::In, kinds);
+            if spread { want.spread(ZONE, WhenUnsatisfiable::DoNotSchedule) } else { want }
+        };
+        let needs = [
+            want("a", &["x", "y"]).arrival(1),
+            want("b", &["x"]).arrival(2),
+            want("c", &["x", "y"]).arrival(3),
+        ];
+        let out = outcome(fleet(), &needs);
+        let taken: Vec<_> = needs.iter().map(|need| verdict(&out, need).machines.clone()).collect();
+        assert_eq!(acts(&out), ["Bootstrap m1", "Bootstrap m2", "Bootstrap m3"], "{taken:?}");
+        assert_eq!(out.actions[2].need, Some(needs[2].key()));
+    }
 }

@@ -161,3 +161,18 @@ fn a_machine_without_stamps_is_safe_until_its_cluster_spoke() {
     fleet.heard.insert(cluster("batch"));
     assert_eq!(acts(&run(&fleet)), ["Preempt v"]);
 }
+
+#[test]
+fn what_nobody_claims_goes_first_once_its_cluster_spoke() {
+    let batch = need("batch", 0, 1);
+    let claimed = configured("claimed", "batch").stamped(&batch);
+    let left = configured("left", "batch").priority(500);
+    let silent = configured("silent", "silent").priority(0);
+    let want = need("x", 1000, 1);
+    let needs = [want.clone(), batch.clone()];
+    assert_eq!(preempts(vec![claimed.clone(), left.clone()], &needs), ["left"]);
+    assert_eq!(preempts(vec![silent.clone(), left], &needs[..1]), ["silent"], "both are silent");
+    let mut heard = world([silent, configured("left", "batch").priority(500)], &[want]);
+    heard.heard.insert(cluster("batch"));
+    assert_eq!(acts(&run(&heard)), ["Preempt left"]);
+}

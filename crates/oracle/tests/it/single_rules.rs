@@ -193,3 +193,49 @@ fn ex69_an_empty_value_is_no_domain() {
     let out = outcome(many(3, "i", |id| idle(id).rack("")), std::slice::from_ref(&want));
     assert_eq!((acts(&out).len(), domain(&out, &want)), (0, None));
 }
+
+#[test]
+fn ex61_a_gangs_own_drains_count_where_it_looks_for_a_place() {
+    let (want, other) = (gang("c", 1_000_000, 4, RACK, "g"), need("other", 1_000_000, 3));
+    let drains = |for_: &N, rack: &'static str| {
+        let key = for_.key();
+        many(3, rack, move |id| draining(id, "batch").rack(rack).preempted_for(key.clone(), 1_000_000))
+    };
+    let unfit = drains(&want, "z").into_iter().map(|machine| machine.kind("b3"));
+    let fleet = drains(&want, "y").into_iter().chain(drains(&other, "x")).chain(unfit);
+    let free = [idle("y9").rack("y"), idle("x8").rack("x"), idle("x9").rack("x")];
+    let out = outcome(fleet.chain(free), &[want.clone(), other]);
+    let same = verdict(&out, &want).same.as_ref().unwrap();
+    let told: Vec<_> = same.candidates.iter().map(|c| (&*c.domain, c.per_mille)).collect();
+    assert_eq!((same.domain.as_deref(), told), (Some("y"), vec![("y", 1000), ("x", 500)]));
+}
+
+#[test]
+fn a_drain_that_is_too_small_for_the_pods_of_today_does_not_count() {
+    let (want, batch) = (need("a", 1_000_000, 2), need("batch", 0, 6));
+    let drains =
+        many(2, "d", |id| draining(id, "batch").preempted_for(want.key(), 1_000_000).cap(&[("gpu", "4")]));
+    let fleet = drains.into_iter().chain(many(6, "c", |id| configured(id, "batch").stamped(&batch)));
+    assert_eq!(count(&outcome(fleet, &[want.clone(), batch]), "Preempt"), 2);
+}
+
+#[test]
+fn what_drains_for_a_gang_elsewhere_does_not_count() {
+    let (want, batch) = (gang("c", 1_000_000, 4, RACK, "g"), need("batch", 0, 4));
+    let mut fleet = vec![draining("x1", "batch").rack("x").preempted_for(want.key(), 1_000_000)];
+    fleet.extend(many(3, "own", |id| configured(id, "c").stamped(&want).rack("y")));
+    fleet.extend(many(4, "y", |id| configured(id, "batch").stamped(&batch).rack("y")));
+    let out = outcome(fleet, &[want.clone(), batch]);
+    assert_eq!((domain(&out, &want).as_deref(), acts(&out)), (Some("y"), vec!["Preempt y0".to_owned()]));
+}
+
+/// What the gang may use where it moves to counts whomever it was bound for.
+#[test]
+fn ex64_a_gang_moves_to_where_its_cluster_has_something() {
+    let (want, batch) = (gang("c", 1_000_000, 4, RACK, "g"), need("batch", 0, 4));
+    let mut fleet =
+        vec![configured("x0", "c").stamped(&want).rack("x"), configured("x1", "c").stamped(&want).rack("x")];
+    fleet.push(configured("y9", "c").rack("y"));
+    fleet.extend(many(4, "y", |id| configured(id, "batch").stamped(&batch).rack("y")));
+    assert_eq!(acts(&outcome(fleet, &[want, batch])), ["Preempt y0", "Preempt y1", "Preempt y2"]);
+}

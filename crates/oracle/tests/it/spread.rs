@@ -69,3 +69,14 @@ fn ex60_one_greedy_over_both_tiers() {
     assert_eq!(acts(&out), ["Bootstrap a0", "Provision b0", "Bootstrap a1", "Provision b1"]);
     assert_eq!(residual(&out, &want), "nothing");
 }
+
+/// A domain in which nothing could ever serve the Need is not one that it has to fill.
+#[test]
+fn only_machines_that_could_serve_open_a_domain() {
+    let want = wants(2);
+    for other in [configured("h", "x").cap(&[("gpu", "4")]), configured("h", "x").kind("b3")] {
+        let fleet = zones(&[("a", 2, 1.0)]).into_iter().chain([other.zone("b")]);
+        let out = outcome(fleet, std::slice::from_ref(&want));
+        assert_eq!((count(&out, "Bootstrap"), residual(&out, &want).as_str()), (2, "nothing"));
+    }
+}
