@@ -27,28 +27,87 @@ impl Claim {
     }
 }
 
-/// Creditable bound pools of one cluster and class that may have unclaimed members.
-#[derive(Debug)]
+/// Creditable bound pools of one cluster that may have unclaimed members.
+#[derive(Debug, Default)]
 pub(crate) struct Stock {
-    pub(crate) class: ClassIx,
     /// Stamped for no Need of today.
-    pub(crate) orphans: SmallVec<[PoolIx; 2]>,
-    /// Stamped for Needs of today.
-    pub(crate) named: SmallVec<[(StampIx, PoolIx); 2]>,
+    orphans: Vec<(ClassIx, PoolIx)>,
+    /// Stamped for Needs of today, by class in ascending order.
+    named: Vec<Shelf>,
+    /// A bit for each class: whether there is a shelf for it.
+    shelved: Vec<u64>,
+}
+
+/// Pools of one class with the stamps of Needs of today.
+#[derive(Debug)]
+struct Shelf {
+    class: ClassIx,
+    pools: SmallVec<[(StampIx, PoolIx); 2]>,
 }
 
 impl Stock {
-    pub(crate) fn enter(stocks: &mut Vec<Self>, class: ClassIx, pool: PoolIx, named: Option<StampIx>) {
-        let at = stocks.binary_search_by_key(&class, |stock| stock.class).unwrap_or_else(|at| {
-            stocks.insert(at, Self { class, orphans: SmallVec::new(), named: SmallVec::new() });
+    /// Adds a pool. `named`: the Need of today that it is stamped for.
+    pub(crate) fn enter(&mut self, class: ClassIx, pool: PoolIx, named: Option<StampIx>) {
+        let Some(stamp) = named else {
+            self.orphans.push((class, pool));
+            return;
+        };
+        let at = self.named.binary_search_by_key(&class, |shelf| shelf.class).unwrap_or_else(|at| {
+            let (word, bit) = (class.at() / 64, class.at() % 64);
+            if word >= self.shelved.len() {
+                self.shelved.resize(word + 1, 0);
+            }
+            self.shelved[word] |= 1 << bit;
+            self.named.insert(at, Shelf { class, pools: SmallVec::new() });
             at
         });
-        match named {
-            Some(stamp) => stocks[at].named.push((stamp, pool)),
-            None => stocks[at].orphans.push(pool),
+        self.named[at].pools.push((stamp, pool));
+    }
+
+    /// The orphans of the classes of a set, one bit each. Those that are not to be kept go out of stock.
+    pub(crate) fn orphans(&mut self, classes: &[u64], mut keep: impl FnMut(PoolIx) -> bool) -> Few {
+        let mut found = Few::new();
+        self.orphans.retain(|(class, pool)| {
+            let (word, bit) = (class.at() / 64, class.at() % 64);
+            if classes.get(word).is_none_or(|word| word >> bit & 1 == 0) {
+                return true;
+            }
+            let stays = keep(*pool);
+            if stays {
+                found.push(*pool);
+            }
+            stays
+        });
+        found
+    }
+
+    /// The pools of the classes of a set, one bit each, that are stamped for other Needs than this one. Those that are not
+    /// to be kept go out of stock.
+    pub(crate) fn siblings(
+        &mut self,
+        classes: &[u64],
+        own: StampIx,
+        mut keep: impl FnMut(PoolIx) -> bool,
+    ) -> Few {
+        let (mut found, mut before) = (Few::new(), 0);
+        for (shelved, classes) in self.shelved.iter().zip(classes) {
+            let mut hits = shelved & classes;
+            while hits != 0 {
+                let lower = hits & hits.wrapping_neg();
+                hits ^= lower;
+                let at = before + (shelved & (lower - 1)).count_ones() as usize;
+                let pools = &mut self.named[at].pools;
+                pools.retain(|(_, pool)| keep(*pool));
+                found.extend(pools.iter().filter(|(stamp, _)| *stamp != own).map(|(_, pool)| *pool));
+            }
+            before += shelved.count_ones() as usize;
         }
+        found
     }
 }
+
+/// A few pools, in no particular order.
+pub(crate) type Few = SmallVec<[PoolIx; 8]>;
 
 /// All claims, from one pass to the next.
 #[derive(Debug, Default)]
@@ -61,7 +120,7 @@ pub(crate) struct Claims {
     /// By pool: every member before this position is claimed.
     pub(crate) cursor: Vec<u32>,
     /// By cluster.
-    pub(crate) open: Map<ClusterIx, Vec<Stock>>,
+    pub(crate) open: Map<ClusterIx, Stock>,
     /// By pool: dropped from `open` because nothing was left.
     pub(crate) exhausted: Vec<bool>,
     /// Draining machines that some Need counts on.
@@ -148,6 +207,13 @@ impl Claims {
         }
     }
 
+    /// Whether a pool has unclaimed members, so that it stays in stock. It comes back with what is given back.
+    pub(crate) fn keep_in_stock(&mut self, pool: PoolIx) -> bool {
+        let has_some = self.free[pool.at()] > 0;
+        self.exhausted[pool.at()] = !has_some;
+        has_some
+    }
+
     /// Forgets what was in stock in a cluster.
     pub(crate) fn forget_stock(&mut self, cluster: ClusterIx) {
         self.open.remove(&cluster);
@@ -169,9 +235,9 @@ impl Claims {
         *cursor = (*cursor).min(u32::try_from(position).unwrap_or(u32::MAX));
         if std::mem::take(&mut self.exhausted[ix.at()])
             && let Place::Bound(binding) = fleet.place(ix)
-            && let Some(stocks) = self.open.get_mut(&binding.cluster)
+            && let Some(stock) = self.open.get_mut(&binding.cluster)
         {
-            Stock::enter(stocks, fleet.class_of(ix), ix, named(&self.live, binding));
+            stock.enter(fleet.class_of(ix), ix, named(&self.live, binding));
         }
         ix
     }

@@ -16,7 +16,7 @@ use crate::matching::Matching;
 use crate::members::Slot;
 use crate::observe::{Effort, Phase};
 use crate::pass::Pass;
-use crate::phase1::{self, Outcome};
+use crate::phase1::{self, Found, Outcome};
 use crate::phase2::{self, Taken};
 use crate::phase3;
 use crate::policy::Policy;
@@ -112,6 +112,7 @@ impl Engine {
         if self.symbols.classes_stale && !std::mem::replace(&mut self.classed_early, true) {
             self.start_afresh(false);
             self.fleet.settle();
+            self.matching.look_for_all(&self.fleet.classes);
         }
     }
 
@@ -172,52 +173,46 @@ impl Engine {
         let claims = std::mem::take(&mut ledger.claims);
         let lookout = std::mem::take(&mut ledger.lookout);
         let mut pass = Pass::new(fleet, demand, rest, symbols, matching, claims, lookout);
-        let (turns, mut outcomes) = phase1::run(&mut pass, turns);
-        for (turn, outcome) in turns.iter().zip(&outcomes) {
-            let before = turn.kept.as_ref().map(|kept| &*kept.acquired);
-            ledger.acquired(fleet, before, &outcome.acquired);
+        let Found { turns, mut outcomes, acquirers, unmet } = phase1::run(&mut pass, turns);
+        for at in &acquirers {
+            ledger.acquired(fleet, turns[*at].acquired_before(), &outcomes[*at].acquired);
         }
         let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
         if !told.is_empty() {
-            let acquirers = turns.iter().zip(&outcomes).filter(|(_, outcome)| !outcome.acquired.is_empty());
-            let acquisitions: Vec<_> =
-                acquirers.map(|(turn, outcome)| (turn.ix, turn.row, outcome.acquired.clone())).collect();
-            let gangs = told.iter_mut().map(|(_, row, outcome)| (*row, outcome)).collect();
+            let acquisition = |at: &usize| (turns[*at].ix, turns[*at].row, outcomes[*at].acquired.clone());
+            let acquisitions: Vec<_> = acquirers.iter().map(acquisition).collect();
+            let gangs = told.iter_mut().map(|(seat, row, outcome)| (*seat, *row, outcome)).collect();
             phase1::retell(&mut pass, &acquisitions, gangs);
         }
         ended(Phase::Phase1);
         if let Some(explainer) = &mut explainer {
             explainer.after_phase1(&pass, turns.iter().map(|turn| turn.ix).collect());
         }
-        let taken = phase2::run(&mut pass, &mut outcomes, heard_by, policy);
+        let taken = phase2::run(&mut pass, &mut outcomes, &unmet, heard_by, policy);
         ended(Phase::Phase2);
-        let (mut judge, mut actions) = (Judge::default(), Vec::new());
-        let mut verdicts = Vec::with_capacity(turns.len());
-        for (turn, outcome) in turns.iter().zip(&outcomes) {
-            acquisitions(&pass, turn.row, outcome, &mut actions);
-            verdicts.push(judge.of(&mut pass, turn.row, outcome));
+        let mut actions = Vec::new();
+        for at in &acquirers {
+            acquisitions(&pass, turns[*at].row, &outcomes[*at], &mut actions);
         }
-        for (turn, outcome) in turns.iter().zip(&outcomes) {
-            preemptions(&pass, turn.row, outcome, &taken, &mut actions);
+        for at in &unmet {
+            preemptions(&pass, turns[*at].row, &outcomes[*at], &taken, &mut actions);
         }
-        let told: Vec<_> = told
-            .into_iter()
-            .map(|(seat, row, outcome)| {
-                let verdict = judge.of(&mut pass, row, &outcome);
-                (seat, outcome, verdict)
-            })
-            .collect();
         if let Some(explainer) = &mut explainer {
             explainer.after_phase2(&mut pass, &outcomes, &actions, heard_by, policy);
         }
-        let shortfalls = verdict::shortfalls(symbols, &pass.rows, &outcomes);
+        let shortfalls =
+            verdict::shortfalls(symbols, unmet.iter().map(|at| (turns[*at].row, &outcomes[*at])));
         self.effort = Effort { needs: turns.len() as u64, machines: pass.looked_at() };
+        let had = turns.into_iter().zip(outcomes).map(|(turn, outcome)| (turn.seat, turn.row, outcome));
+        let mut judge = Judge::default();
+        let found = had.chain(told).map(|(seat, row, outcome)| {
+            let verdict = judge.of(&mut pass, row, &outcome);
+            (seat, outcome, verdict)
+        });
+        ledger.record(found, &opened, demand, symbols);
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();
         ledger.taken = taken;
-        let found = turns.into_iter().zip(outcomes).zip(verdicts);
-        let found = found.map(|((turn, outcome), verdict)| (turn.seat, outcome, verdict));
-        ledger.record(found.chain(told), &opened, demand, symbols);
         ended(Phase::Verdicts);
 
         self.effort.machines += ledger.find_excess(&opened, fleet, heard_by, now);

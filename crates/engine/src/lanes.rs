@@ -100,6 +100,14 @@ impl Lanes {
         }
     }
 
+    /// Takes so many capacities off what is missing, never below zero.
+    pub(crate) fn subtract_times(&mut self, capacity: &Self, number: usize) {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        for (missing, offer) in self.0.iter_mut().zip(&capacity.0) {
+            *missing = missing.saturating_sub(offer.saturating_mul(number)).max(0);
+        }
+    }
+
     /// Adds up to the end of the number range.
     pub(crate) fn add(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {

@@ -22,7 +22,7 @@ use crate::fold::{Forms, Plan, Reach};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Kept, Lookout, Outcome, Rest, Resting, Turn};
+use crate::phase1::{Kept, Known, Lookout, Outcome, Rest, Resting, Turn, Turns};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
 use crate::place::Place;
@@ -32,7 +32,8 @@ use crate::policy::Policy;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat {
     pub(crate) cluster: ClusterIx,
-    at: u32,
+    /// Its place among the rows of the cluster, which are in order.
+    pub(crate) at: u32,
 }
 
 /// What is known of a row.
@@ -277,19 +278,21 @@ impl Ledger {
         }
     }
 
-    /// All rows with a turn, in precedence order, and those that rest where others have one.
+    /// All rows with a turn, and those that rest where others have one.
     pub(crate) fn turns<'a>(
         &mut self,
         opened: &Opened,
         fleet: &Fleet,
         demand: &'a Demand,
         symbols: &Symbols,
-    ) -> (Vec<Turn<'a>>, Rest<'a>) {
+    ) -> (Turns<'a>, Rest<'a>) {
         // The rows of a book are in order, so their places in it stand for all that tells equals apart.
         let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
-        let (mut turns, mut rest): (Vec<Turn<'a>>, Rest<'a>) = Default::default();
+        let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
-        for cluster in &opened.whole {
+        let mut whole = opened.whole.clone();
+        whole.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
+        for cluster in &whole {
             for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix) else { continue };
                 let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
@@ -298,7 +301,7 @@ impl Ledger {
                     rest.add(Resting { order, seat, ix, row });
                 } else {
                     self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
-                    turns.push(Turn { order, seat, ix, row, kept: None });
+                    turns.push(Turn { order, seat, ix, row, known: None });
                 }
             }
         }
@@ -307,11 +310,10 @@ impl Ledger {
                 let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
                 let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
                 let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
-                let kept = Some(Box::new(Kept { credited, missing, acquired }));
-                turns.push(Turn { order, seat, ix: entry.ix, row, kept });
+                let known = Some(Box::new(Known::Credit(Kept { credited, missing, acquired })));
+                turns.push(Turn { order, seat, ix: entry.ix, row, known });
             }
         }
-        turns.sort_unstable_by_key(|turn| turn.order);
         (turns, rest)
     }
 

@@ -177,6 +177,9 @@ impl Matching {
     /// Looks at the classes that are new since the last time. Answers below hold for these.
     pub(crate) fn look(&mut self, ix: ProfileIx, classes: &Classes) {
         let Some(entry) = &mut self.entries[ix.at()] else { return };
+        if entry.looked_at == classes.len() {
+            return;
+        }
         entry.bits.resize(classes.len().div_ceil(64), 0);
         for position in entry.looked_at..classes.len() {
             let class = ClassIx::new(position);
@@ -189,6 +192,11 @@ impl Matching {
         entry.looked_at = classes.len();
     }
 
+    /// [`Self::look`] for all profiles.
+    pub(crate) fn look_for_all(&mut self, classes: &Classes) {
+        (0..self.entries.len()).map(ProfileIx::new).for_each(|ix| self.look(ix, classes));
+    }
+
     /// The first requirement, by its place in the profile, that a class does not meet.
     pub(crate) fn failing(&self, ix: ProfileIx, traits: &Traits) -> Option<usize> {
         self.entries[ix.at()].as_ref()?.terms.iter().position(|term| !term.meets(traits))
@@ -197,6 +205,11 @@ impl Matching {
     pub(crate) fn matches(&self, ix: ProfileIx, class: ClassIx) -> bool {
         let (word, bit) = (class.at() / 64, class.at() % 64);
         self.entries[ix.at()].as_ref().is_some_and(|e| e.bits.get(word).is_some_and(|w| w >> bit & 1 == 1))
+    }
+
+    /// By class, 64 in a word: whether it matches. Those beyond the end were not looked at.
+    pub(crate) fn bits(&self, ix: ProfileIx) -> &[u64] {
+        self.entries[ix.at()].as_ref().map_or(&[], |entry| &entry.bits)
     }
 
     /// The classes that match, in no order that may matter.

@@ -7,13 +7,14 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::claims::{Claim, Claims, Stock};
-use crate::class::ClassIx;
+use crate::claims::{Claim, Claims, Few, Stock};
+use crate::class::{ClassIx, Classes};
 use crate::cost::AcquireKey;
 use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, KeyIx, Map, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
+use crate::lines::Standing;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
 use crate::phase1::{Lookout, Queue, Rest, SpreadOrder, Universe};
@@ -73,8 +74,8 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    pub(crate) fn has(self, pass: &Pass<'_>, class: ClassIx) -> bool {
-        pass.fleet.classes.domain(class, self.key) == Some(self.value)
+    pub(crate) fn has(self, classes: &Classes, class: ClassIx) -> bool {
+        classes.domain(class, self.key) == Some(self.value)
     }
 }
 
@@ -149,11 +150,13 @@ impl<'a> Pass<'a> {
             let mut own = fleet.pools.own_bound(other.cluster, other.stamp).iter();
             own.any(|ix| matching.matches(row.profile, fleet.class_of(*ix)))
         };
-        for (ix, woken) in self.rest.wake_behind(row, uses) {
-            for standing in fleet.pools.line(woken.cluster, woken.stamp) {
-                self.claims.release(fleet, ix, &[standing.slot], |_| ());
-            }
-        }
+        let Self { rest, claims, .. } = self;
+        rest.wake_behind(row, uses, |ix, woken| {
+            let line = fleet.pools.line(woken.cluster, woken.stamp).iter().map(|standing| standing.slot);
+            let held: Vec<Slot> = line.filter(|slot| claims.by_slot[slot.at()] == Claim::of(ix)).collect();
+            claims.release(fleet, ix, &held, |_| ());
+            held
+        });
     }
 
     /// From now on a claim only says that a Need counts on a draining machine.
@@ -184,11 +187,54 @@ impl<'a> Pass<'a> {
         self.claim_in(slot, self.fleet.pool(slot));
     }
 
-    /// Claims a bound machine whose pool is at hand.
-    pub(crate) fn claim_bound(&mut self, slot: Slot, ix: PoolIx) {
-        debug_assert!(!self.is_claimed(slot), "a machine is claimed at most once");
-        self.claims.by_slot[slot.at()] = self.claimer;
-        self.claims.free[ix.at()] -= 1;
+    /// Claims the first machines of a part of a row's line, at most so many, that match and that nobody claims. Says
+    /// whether nobody had taken one of those passed.
+    pub(crate) fn claim_first(
+        &mut self,
+        row: &Row,
+        domain: Option<Domain>,
+        line: &[Standing],
+        most: usize,
+        claimed: &mut Vec<Slot>,
+    ) -> bool {
+        let Claims { by_slot, free, .. } = &mut self.claims;
+        let (mut class, mut is_useful, mut undisturbed) = (None, false, true);
+        let (mut looked, mut left) = (0, most);
+        for standing in line {
+            if left == 0 {
+                break;
+            }
+            looked += 1;
+            if class != Some(standing.class) {
+                let fits = self.matching.matches(row.profile, standing.class);
+                is_useful =
+                    fits && domain.is_none_or(|domain| domain.has(&self.fleet.classes, standing.class));
+                class = Some(standing.class);
+            }
+            let claim = &mut by_slot[standing.slot.at()];
+            if *claim != Claim::NOBODY {
+                undisturbed = false;
+            } else if is_useful {
+                *claim = self.claimer;
+                free[standing.pool.at()] -= 1;
+                claimed.push(standing.slot);
+                left -= 1;
+            }
+        }
+        self.looked_at += looked;
+        undisturbed
+    }
+
+    /// Claims the bound machines of a row again, unless somebody has taken one.
+    pub(crate) fn claim_again(&mut self, machines: &[Slot]) -> bool {
+        let untouched = machines.iter().all(|slot| !self.is_claimed(*slot));
+        if untouched {
+            for slot in machines {
+                self.claims.by_slot[slot.at()] = self.claimer;
+                self.claims.free[self.fleet.pool(*slot).at()] -= 1;
+            }
+        }
+        untouched
     }
 
     /// Notes that so many machines were looked at.
@@ -244,39 +290,42 @@ impl<'a> Pass<'a> {
         members.get(*cursor as usize).copied()
     }
 
-    /// Takes out what a cluster has bound and may be unclaimed, by class in ascending order.
-    pub(crate) fn take_stocks(&mut self, cluster: ClusterIx) -> Vec<Stock> {
-        if let Some(stocks) = self.claims.open.get_mut(&cluster) {
-            return std::mem::take(stocks);
-        }
-        let fleet = self.fleet;
-        let mut pools: Vec<(ClassIx, PoolIx)> = Vec::new();
-        for ix in fleet.pools.bound(cluster) {
-            if self.keep_in_stock(*ix) {
-                pools.push((fleet.class_of(*ix), *ix));
-            }
-        }
-        pools.sort_unstable();
-        let mut stocks = Vec::new();
-        for (class, ix) in pools {
-            let Place::Bound(binding) = fleet.place(ix) else { continue };
-            if binding.creditable {
-                Stock::enter(&mut stocks, class, ix, self.claims.named(binding));
-            }
-        }
-        stocks
+    /// The pools of a row's cluster with unclaimed machines that match, stamped for no Need of today.
+    pub(crate) fn orphans(&mut self, row: &Row) -> Few {
+        self.in_stock(row.cluster, |stock, claims, matching| {
+            stock.orphans(matching.bits(row.profile), |pool| claims.keep_in_stock(pool))
+        })
     }
 
-    /// Puts the list back.
-    pub(crate) fn give_stocks(&mut self, cluster: ClusterIx, stocks: Vec<Stock>) {
-        self.claims.open.insert(cluster, stocks);
+    /// The same, stamped for other Needs than this one.
+    pub(crate) fn siblings(&mut self, row: &Row) -> Few {
+        self.in_stock(row.cluster, |stock, claims, matching| {
+            stock.siblings(matching.bits(row.profile), row.stamp, |pool| claims.keep_in_stock(pool))
+        })
     }
 
-    /// Whether a pool has unclaimed members, so that it stays in stock. It comes back with what is given back.
-    pub(crate) fn keep_in_stock(&mut self, pool: PoolIx) -> bool {
-        let has_some = self.claims.free[pool.at()] > 0;
-        self.claims.exhausted[pool.at()] = !has_some;
-        has_some
+    /// Looks into what a cluster has bound and may be unclaimed.
+    fn in_stock(
+        &mut self,
+        cluster: ClusterIx,
+        look: impl FnOnce(&mut Stock, &mut Claims, &Matching) -> Few,
+    ) -> Few {
+        let (fleet, claims) = (self.fleet, &mut self.claims);
+        let mut stock = claims.open.get_mut(&cluster).map(std::mem::take).unwrap_or_else(|| {
+            let mut stock = Stock::default();
+            for ix in fleet.pools.bound(cluster) {
+                if claims.keep_in_stock(*ix)
+                    && let Place::Bound(binding) = fleet.place(*ix)
+                    && binding.creditable
+                {
+                    stock.enter(fleet.class_of(*ix), *ix, claims.named(binding));
+                }
+            }
+            stock
+        });
+        let found = look(&mut stock, claims, self.matching);
+        claims.open.insert(cluster, stock);
+        found
     }
 
     /// Shows the unclaimed machines of pools to a visitor: pools by key, equal keys as if they were one pool in the

@@ -23,8 +23,7 @@ pub(crate) use self::queue::Queue;
 pub(crate) use self::rest::{Rest, Resting};
 pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
 pub(crate) use self::tell::retell;
-use self::turns::Turns;
-pub(crate) use self::turns::{Kept, Turn};
+pub(crate) use self::turns::{Kept, Known, Turn, Turns};
 use crate::demand::Row;
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Slot};
@@ -91,74 +90,106 @@ impl Work {
 }
 
 /// How far the first round brought a row.
-#[allow(clippy::large_enum_variant, reason = "there are few, for a moment, and most carry an outcome")]
-enum First {
-    Settled(Outcome),
-    Begun(Work),
-    Credited(Work),
+#[derive(Clone, Copy)]
+enum Stage {
+    Settled,
+    /// Its own bound machines are credited; whether one of them is as large as its largest pod.
+    Begun {
+        floor_met: bool,
+    },
+    /// All credit is as in the pass before.
+    Credited,
 }
 
-/// Runs the phase for rows in precedence order, and for those that it wakes: all that had a turn, with the outcome. What
-/// rows without a turn claim stays claimed.
-pub(crate) fn run<'a>(pass: &mut Pass<'a>, turns: Vec<Turn<'a>>) -> (Vec<Turn<'a>>, Vec<Outcome>) {
-    let (mut had, mut outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
-    let mut first_round = Vec::new();
-    let mut turns = Turns::new(turns);
+/// What became of all rows that had a turn.
+#[derive(Default)]
+pub(crate) struct Found<'a> {
+    /// In precedence order.
+    pub(crate) turns: Vec<Turn<'a>>,
+    /// Theirs.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// The positions of those that acquire something, or did before.
+    pub(crate) acquirers: Vec<usize>,
+    /// The positions of those that lack something.
+    pub(crate) unmet: Vec<usize>,
+}
+
+/// Runs the phase for rows in precedence order, and for those that it wakes. What rows without a turn claim stays
+/// claimed; those that were woken for nothing have none.
+pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
+    let (had, outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
+    let mut found = Found { turns: had, outcomes, ..Found::default() };
+    let mut second_round: Vec<(usize, Stage)> = Vec::new();
     while let Some(precedence) = turns.next_order(&mut pass.rest).map(|order| order.0) {
+        let first = found.turns.len();
         while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
             pass.serve(turn.ix);
             pass.rest.reached(turn.order);
-            let first = keep_own(pass, turn.row, turn.kept.as_deref_mut());
-            first_round.push((turn, first));
+            if let Some(Known::Rested(machines)) = turn.known.as_deref()
+                && pass.claim_again(machines)
+            {
+                continue;
+            }
+            let (mut outcome, stage) = keep_own(pass, turn.row, turn.known.as_deref_mut());
+            match stage {
+                Stage::Settled => outcome.early = true,
+                Stage::Begun { .. } | Stage::Credited => second_round.push((found.turns.len(), stage)),
+            }
+            found.outcomes.push(outcome);
+            found.turns.push(turn);
         }
-        for (turn, first) in first_round.drain(..) {
+        // All of this precedence have what is theirs.
+        pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
+        for (position, stage) in second_round.drain(..) {
+            let (turn, outcome) = (&found.turns[position], &mut found.outcomes[position]);
             pass.serve(turn.ix);
-            // All of this precedence have what is theirs.
-            pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
-            outcomes.push(match first {
-                First::Settled(mut outcome) => {
-                    outcome.early = true;
-                    outcome
-                }
-                First::Begun(work) => settle(pass, turn.row, work),
-                First::Credited(work) => buy(pass, turn.row, work),
-            });
-            had.push(turn);
+            *outcome = match stage {
+                Stage::Settled => continue,
+                Stage::Begun { floor_met } => settle(pass, turn.row, outcome.take_work(floor_met)),
+                Stage::Credited => buy(pass, turn.row, outcome.take_work(true)),
+            };
+        }
+        for position in first..found.turns.len() {
+            let (turn, outcome) = (&found.turns[position], &found.outcomes[position]);
+            if !outcome.acquired.is_empty() || turn.acquired_before().is_some() {
+                found.acquirers.push(position);
+            }
+            if !outcome.residual.is_zero() {
+                found.unmet.push(position);
+            }
         }
     }
-    pass.rows = had.iter().map(|turn: &Turn<'a>| turn.row).collect();
-    (had, outcomes)
+    pass.rows = found.turns.iter().map(|turn| turn.row).collect();
+    found
 }
 
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
 /// in one domain cover is settled.
-fn keep_own(pass: &mut Pass<'_>, row: &Row, kept: Option<&mut Kept>) -> First {
+fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outcome, Stage) {
     pass.matching.look(row.profile, &pass.fleet.classes);
-    if let Some(Kept { credited, missing, .. }) = kept {
-        let (remaining, credited) = (std::mem::take(missing), std::mem::take(credited));
-        return First::Credited(Work { remaining, credited, floor_met: true });
+    if let Some(Known::Credit(kept)) = known {
+        let (residual, credited) = (std::mem::take(&mut kept.missing), std::mem::take(&mut kept.credited));
+        return (Outcome { residual, credited, ..Outcome::default() }, Stage::Credited);
     }
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
-        return First::Settled(Outcome { rests: choice.is_none(), choice, ..Outcome::default() });
+        return (Outcome { rests: choice.is_none(), choice, ..Outcome::default() }, Stage::Settled);
     }
     let mut work = Work::new(row);
     match same {
         None => {
-            let undisturbed = credit::own_bound(pass, row, &mut work);
-            if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
-                let credited = work.credited;
-                let rests = undisturbed;
-                return First::Settled(Outcome { credited, rests, ..Outcome::default() });
-            }
+            let rests = credit::own_bound(pass, row, &mut work);
+            let Work { remaining: residual, credited, floor_met } = work;
+            let served = residual.is_zero() && (floor_met || row.min_unit.is_zero());
+            let stage = if served { Stage::Settled } else { Stage::Begun { floor_met } };
+            (Outcome { residual, credited, rests: served && rests, ..Outcome::default() }, stage)
         }
-        Some(key) if gang::own_suffice(pass, row, key) => {
-            return First::Settled(gang::settle(pass, row, key));
+        Some(key) if gang::own_suffice(pass, row, key) => (gang::settle(pass, row, key), Stage::Settled),
+        Some(_) => {
+            (Outcome { residual: work.remaining, ..Outcome::default() }, Stage::Begun { floor_met: false })
         }
-        Some(_) => {}
     }
-    First::Begun(work)
 }
 
 /// The second round: the rest of the credit walk, then acquisition.
@@ -206,6 +237,15 @@ pub(crate) fn acquire_instead(
 }
 
 impl Outcome {
+    /// What is left to do after the first round.
+    fn take_work(&mut self, floor_met: bool) -> Work {
+        Work {
+            remaining: std::mem::take(&mut self.residual),
+            credited: std::mem::take(&mut self.credited),
+            floor_met,
+        }
+    }
+
     /// Machines preempted for the row, in the order picked.
     pub(crate) fn victims(&self) -> &[Slot] {
         self.relief.as_ref().map_or(&[], |relief| &relief.victims)

@@ -44,17 +44,22 @@ struct Pick {
     left: Lanes,
 }
 
-/// Runs the phase. `heard` is by cluster: it has spoken.
-pub(crate) fn run(pass: &mut Pass<'_>, outcomes: &mut [Outcome], heard: &[bool], policy: &Policy) -> Taken {
+/// Runs the phase. `unmet`: the positions of rows that lack something. `heard` is by cluster: it has spoken.
+pub(crate) fn run(
+    pass: &mut Pass<'_>,
+    outcomes: &mut [Outcome],
+    unmet: &[usize],
+    heard: &[bool],
+    policy: &Policy,
+) -> Taken {
     let mut taken = Taken::default();
-    let unmet: Vec<usize> = (0..outcomes.len()).filter(|at| !outcomes[*at].residual.is_zero()).collect();
     let Some(highest) = unmet.iter().map(|at| pass.rows[*at].need.profile.priority()).max() else {
         return taken;
     };
     let mut victims = Victims::below(pass, highest, heard);
     pass.serve_nobody();
     for position in unmet {
-        let (row, outcome) = (pass.rows[position], &mut outcomes[position]);
+        let (row, outcome) = (pass.rows[*position], &mut outcomes[*position]);
         pass.matching.look(row.profile, &pass.fleet.classes);
         let mut deficit = outcome.residual.clone();
         let drains = drains::count_on(pass, row, outcome, &mut deficit);

@@ -122,9 +122,12 @@ fn gangs(pass: &Pass<'_>, row: &Row, outcome: &Outcome) -> Gangs {
     Gangs { cluster, needs: Some(needs.clone()), satisfied }
 }
 
-/// What no phase could meet, in the order of the report.
-pub(crate) fn shortfalls(symbols: &Symbols, rows: &[&Row], outcomes: &[Outcome]) -> Vec<Shortfall> {
-    let unresolved = rows.iter().zip(outcomes).filter_map(|(row, outcome)| {
+/// What no phase could meet of Needs that lack something, in the order of the report.
+pub(crate) fn shortfalls<'o>(
+    symbols: &Symbols,
+    unmet: impl Iterator<Item = (&'o Row, &'o Outcome)>,
+) -> Vec<Shortfall> {
+    let unresolved = unmet.filter_map(|(row, outcome)| {
         Some(Shortfall {
             key: row.key(symbols),
             need: row.need.clone(),

@@ -89,6 +89,10 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         ]))?;
     }
     let mut command = cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--"]);
+    if !matches!(bench, Bench::Instructions { .. }) {
+        // As `docs/configuration.md` advises for a shard.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+    }
     match bench {
         Bench::Engine(engine) => {
             command.arg("engine");

@@ -287,7 +287,7 @@ impl<'p, 'a> Fates<'p, 'a> {
     }
 
     fn is_in_other_domain(&self, slot: Slot, domain: Option<crate::pass::Domain>) -> bool {
-        domain.is_some_and(|domain| !domain.has(self.pass, self.pass.fleet.class(slot)))
+        domain.is_some_and(|domain| !domain.has(&self.pass.fleet.classes, self.pass.fleet.class(slot)))
     }
 
     /// Why a machine of another cluster was not preempted.

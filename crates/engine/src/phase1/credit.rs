@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::Work;
+use crate::claims::Few;
 use crate::class::CapacityIx;
 use crate::cost::{KeepKey, keep_key};
 use crate::demand::Row;
@@ -41,7 +42,7 @@ impl Part {
 }
 
 /// The pools of a part with unclaimed machines that match, in no particular order.
-pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> SmallVec<[PoolIx; 8]> {
+pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Few {
     let fleet = pass.fleet;
     let pools = &fleet.pools;
     let is_useful = |pass: &Pass<'_>, ix: PoolIx| {
@@ -53,27 +54,10 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> SmallVec<
         Part::OwnBound => pools.own_bound(row.cluster, row.stamp),
         Part::OwnCreating => pools.own_creating(row.cluster, row.stamp),
         Part::CreatingForAnyone => pools.creating_for_anyone(),
-        Part::Orphans | Part::Siblings => {
-            if part == Part::Siblings {
-                pass.wake_behind(row);
-            }
-            let mut found = SmallVec::new();
-            let mut stocks = pass.take_stocks(row.cluster);
-            for stock in &mut stocks {
-                if !pass.matching.matches(row.profile, stock.class) {
-                    continue;
-                }
-                if part == Part::Orphans {
-                    stock.orphans.retain(|ix| pass.keep_in_stock(*ix));
-                    found.extend_from_slice(&stock.orphans);
-                } else {
-                    stock.named.retain(|(_, ix)| pass.keep_in_stock(*ix));
-                    let siblings = stock.named.iter().filter(|(stamp, _)| *stamp != row.stamp);
-                    found.extend(siblings.map(|(_, ix)| *ix));
-                }
-            }
-            pass.give_stocks(row.cluster, stocks);
-            return found;
+        Part::Orphans => return pass.orphans(row),
+        Part::Siblings => {
+            pass.wake_behind(row);
+            return pass.siblings(row);
         }
     };
     listed.iter().copied().filter(|ix| is_useful(pass, *ix)).collect()
@@ -87,12 +71,24 @@ pub(super) fn pools(
     domain: Option<Domain>,
 ) -> SmallVec<[(KeepKey, PoolIx); 4]> {
     let found = unordered(pass, row, part);
+    in_order(pass, row, part, domain, &found)
+}
+
+/// Those of the pools of a part that a row may be credited with, in keep order.
+fn in_order(
+    pass: &Pass<'_>,
+    row: &Row,
+    part: Part,
+    domain: Option<Domain>,
+    found: &[PoolIx],
+) -> SmallVec<[(KeepKey, PoolIx); 4]> {
     let pools = &pass.fleet.pools;
     let mut keyed: SmallVec<[_; 4]> = found
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|ix| {
             let class = pools.get(*ix).class;
-            domain.is_none_or(|domain| domain.has(pass, class))
+            domain.is_none_or(|domain| domain.has(&pass.fleet.classes, class))
                 && (part.is_own() || pass.fleet.classes.capacity(class).covers(&row.min_unit))
         })
         .map(|ix| (keep_key(pass.fleet.place(ix), pass.fleet.price(ix)), ix))
@@ -110,10 +106,11 @@ pub(super) fn own_bound(pass: &mut Pass<'_>, row: &Row, work: &mut Work) -> bool
 /// passed.
 fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>) -> bool {
     let fleet = pass.fleet;
-    let (mut looked, mut undisturbed) = (0, true);
+    let mut undisturbed = true;
+    let line = fleet.pools.line(row.cluster, row.stamp);
     // The machines of a line are of few capacities, and those of one mostly stand together.
     let mut worths: SmallVec<[(CapacityIx, Cow<'_, Lanes>, bool); 4]> = SmallVec::new();
-    for run in fleet.pools.line(row.cluster, row.stamp).chunk_by(|a, b| a.capacity == b.capacity) {
+    for run in line.chunk_by(|a, b| a.capacity == b.capacity) {
         if work.remaining.is_zero() {
             break;
         }
@@ -127,40 +124,17 @@ fn line(pass: &mut Pass<'_>, row: &Row, work: &mut Work, domain: Option<Domain>)
             [_] => usize::from(worth.reduces(&work.remaining)),
             _ => work.remaining.units(worth),
         };
-        work.credited.reserve(most.min(run.len()));
-        let (mut taken, mut last) = (0, None);
-        for standing in run {
-            if taken == most {
-                break;
-            }
-            looked += 1;
-            if pass.is_claimed(standing.slot) {
-                undisturbed = false;
-                continue;
-            }
-            let is_useful = match last {
-                Some((class, is_useful)) if class == standing.class => is_useful,
-                _ => {
-                    let is_useful = pass.matching.matches(row.profile, standing.class)
-                        && domain.is_none_or(|domain| domain.has(pass, standing.class));
-                    last = Some((standing.class, is_useful));
-                    is_useful
-                }
-            };
-            if is_useful {
-                pass.claim_bound(standing.slot, standing.pool);
-                work.credited.push(standing.slot);
-                taken += 1;
-            }
+        if work.credited.is_empty() {
+            work.credited.reserve(most.min(line.len()));
         }
-        match taken {
-            0 => continue,
-            1 => work.remaining.subtract(worth),
-            _ => work.remaining.subtract(&worth.times(i64::try_from(taken).unwrap_or(i64::MAX))),
+        let before = work.credited.len();
+        undisturbed &= pass.claim_first(row, domain, run, most, &mut work.credited);
+        let taken = work.credited.len() - before;
+        if taken > 0 {
+            work.remaining.subtract_times(worth, taken);
+            work.floor_met |= *is_large;
         }
-        work.floor_met |= *is_large;
     }
-    pass.looked(looked);
     undisturbed
 }
 
@@ -197,7 +171,11 @@ fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: O
         line(pass, row, work, domain);
         return;
     }
-    let pools = pools(pass, row, part, domain);
+    let found = unordered(pass, row, part);
+    if found.is_empty() {
+        return;
+    }
+    let pools = in_order(pass, row, part, domain, &found);
     let fleet = pass.fleet;
     let mut last: Option<(PoolIx, Cow<'_, Lanes>, bool)> = None;
     pass.walk(&pools, |pass, slot, pool| {

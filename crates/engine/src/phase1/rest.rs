@@ -3,13 +3,12 @@
 //! A row that its own machines serve looks at nothing else, so what its neighbours do is no matter to it, but for one
 //! thing: a neighbour with an earlier turn may take its machines. Before one does, the row gets a turn after all.
 
-use smallvec::SmallVec;
-
-use super::turns::{Order, Turn};
+use super::turns::{Known, Order, Turn};
 use crate::demand::{Row, RowIx};
 use crate::intern::{ClusterIx, Map, Set};
 use crate::ledger::Seat;
 use crate::matching::ProfileIx;
+use crate::members::Slot;
 
 /// One such row.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +27,8 @@ pub(crate) struct Rest<'a> {
     front: Option<Order>,
     /// Whoever is behind the front and may matter to these is awake already.
     asked: Set<(ClusterIx, ProfileIx)>,
-    woken: Vec<Resting<'a>>,
+    /// With what they claimed.
+    woken: Vec<(Resting<'a>, Vec<Slot>)>,
 }
 
 impl<'a> Rest<'a> {
@@ -43,25 +43,28 @@ impl<'a> Rest<'a> {
         self.front = Some(front);
     }
 
-    /// Wakes those behind the front in a row's cluster whose machines the row `uses`; gives the woken.
+    /// Wakes those behind the front in a row's cluster whose machines the row `uses`. `give_up` gives back what one
+    /// claims, and tells what that was.
     pub(crate) fn wake_behind(
         &mut self,
         row: &Row,
         uses: impl Fn(&Row) -> bool,
-    ) -> SmallVec<[(RowIx, &'a Row); 4]> {
-        let Some(resting) = self.by_cluster.get_mut(&row.cluster) else { return SmallVec::new() };
+        mut give_up: impl FnMut(RowIx, &Row) -> Vec<Slot>,
+    ) {
+        let Some(resting) = self.by_cluster.get_mut(&row.cluster) else { return };
         if !self.asked.insert((row.cluster, row.profile)) {
-            return SmallVec::new();
+            return;
         }
         let front = self.front;
         let woken = resting.extract_if(.., |rest| Some(rest.order) > front && uses(rest.row));
-        let before = self.woken.len();
-        self.woken.extend(woken);
-        self.woken[before..].iter().map(|rest| (rest.ix, rest.row)).collect()
+        self.woken.extend(woken.map(|rest| (rest, give_up(rest.ix, rest.row))));
     }
 
     /// The turns of those that were woken since the last call.
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Turn<'a>> {
-        self.woken.drain(..).map(|Resting { order, seat, ix, row }| Turn { order, seat, ix, row, kept: None })
+        self.woken.drain(..).map(|(Resting { order, seat, ix, row }, held)| {
+            let known = Some(Box::new(Known::Rested(held)));
+            Turn { order, seat, ix, row, known }
+        })
     }
 }

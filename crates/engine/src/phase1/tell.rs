@@ -9,6 +9,7 @@ use super::{Outcome, terrain};
 use crate::demand::{Row, RowIx, compare};
 use crate::intern::ValueIx;
 use crate::lanes::Lanes;
+use crate::ledger::Seat;
 use crate::members::Slot;
 use crate::pass::Pass;
 
@@ -20,13 +21,12 @@ pub(crate) type Acquisition<'a> = (RowIx, &'a Row, Vec<Slot>);
 pub(crate) fn retell<'a>(
     pass: &mut Pass<'a>,
     acquisitions: &[Acquisition<'a>],
-    mut gangs: Vec<(&'a Row, &mut Outcome)>,
+    mut gangs: Vec<(Seat, &'a Row, &mut Outcome)>,
 ) {
     let symbols = pass.symbols;
     if !acquisitions.is_empty() {
-        gangs.sort_unstable_by(|(a, of_a), (b, of_b)| {
-            let round = |row: &Row, outcome: &Outcome| (row.precedence, !outcome.early);
-            round(a, of_a).cmp(&round(b, of_b)).then_with(|| compare(symbols, a, b))
+        gangs.sort_by_cached_key(|(seat, row, outcome)| {
+            (row.precedence, !outcome.early, row.arrival(), symbols.rank(seat.cluster), seat.at)
         });
     }
     for slot in acquisitions.iter().flat_map(|(.., slots)| slots) {
@@ -37,7 +37,7 @@ pub(crate) fn retell<'a>(
         pass.serve(*ix);
         slots.iter().for_each(|slot| pass.claim(*slot));
     };
-    for (row, outcome) in gangs {
+    for (_, row, outcome) in gangs {
         let is_before = |acquirer: &Row| match acquirer.precedence.cmp(&row.precedence) {
             // Nobody acquires in the first round.
             Ordering::Equal => !outcome.early && compare(symbols, acquirer, row).is_lt(),

@@ -39,7 +39,7 @@ pub(super) fn count_on(pass: &mut Pass<'_>, row: &Row, outcome: &Outcome, defici
     let mut pools: Vec<(Part, PoolIx)> = Vec::new();
     for ix in pass.fleet.pools.draining() {
         let pool = pass.fleet.pools.get(*ix);
-        let inside = domain.is_none_or(|domain| domain.has(pass, pool.class));
+        let inside = domain.is_none_or(|domain| domain.has(&pass.fleet.classes, pool.class));
         if let (Some(part), true) =
             (part(row, is_gang, pass.fleet.place(*ix)), inside && super::suits(pass, row, pool.class))
         {
