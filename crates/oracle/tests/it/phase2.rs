@@ -198,7 +198,9 @@ fn equals_find_victims_behind_those_that_are_used_up() {
     own.1.eligibility.creditable = false;
     let fleet = [own, configured("m2", "d").priority(0), configured("m3", "d").priority(0)];
     let needs = [need("a", 9, 1).arrival(1), need("b", 9, 1).arrival(2), need("c", 9, 1).arrival(3)];
-    let out = outcome(fleet, &needs);
+    let mut heard = world(fleet, &needs);
+    heard.heard.insert(cluster("d"));
+    let out = run(&heard);
     let by: Vec<_> = out.actions.iter().map(|a| (a.machine.as_str(), a.need.clone().unwrap())).collect();
     assert_eq!(by, [("m1", needs[0].key()), ("m2", needs[1].key()), ("m3", needs[2].key())]);
 }
