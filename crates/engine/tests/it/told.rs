@@ -8,6 +8,7 @@ use crate::dsl::{M, N, cluster, demand, machine, need, secs};
 /// A gang of so many machines.
 fn gang(size: i64) -> N {
     let one = need(100, "cpu=8").floor("cpu=8").group("g").requires("rack", Operator::Same, &[]);
+    let one = one.requires("odd", Operator::DoesNotExist, &[]);
     one.aggregate(crate::dsl::vector("cpu=8").scale(size))
 }
 
@@ -109,4 +110,14 @@ fn a_served_gang_is_told_when_something_is_free_where_it_has_some() {
             "r1 1000, r2 1000, s03 500, s04 500, s05 500, s06 500",
         ]
     );
+}
+
+/// What a Need acquired before and leaves for something that is nothing to the gang is free for the gang.
+#[test]
+fn a_served_gang_is_told_what_another_need_leaves() {
+    let slot = rack("m-a", "r2").speculative().event();
+    let odd = machine("m-b").has("cpu=8").label("odd", "yes").event();
+    let ahead = demand("b", &[need(1000, "cpu=8").floor("cpu=8")]);
+    let first = served(2).into_iter().chain([slot, ahead]).collect();
+    assert_eq!(told(vec![first, vec![odd]]), ["r1 1000", "r1 1000, r2 500"]);
 }

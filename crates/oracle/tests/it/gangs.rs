@@ -174,3 +174,17 @@ fn machines_that_do_not_count_serve_no_gang_before_its_equals() {
     let out = outcome(lost.chain(of(&second, "own")), &[first.clone(), second.clone()]);
     assert_eq!((residual(&out, &first).as_str(), residual(&out, &second).as_str()), ("gpu 16", "nothing"));
 }
+
+/// All machines of a place count, those that the gang has there and those that are free.
+#[test]
+fn of_equal_places_the_one_with_more_machines() {
+    let want = gang("c", 0, 6, RACK, "g").wants(&[("gpu", "48")], &[("gpu", "6")]);
+    let own = |n, prefix, gpu: &'static str| {
+        many(n, prefix, |id| configured(id, "c").cap(&[("gpu", gpu)]).stamped(&want))
+    };
+    let free = |n, prefix, gpu: &'static str| many(n, prefix, move |id| idle(id).cap(&[("gpu", gpu)]));
+    let few = own(2, "ao", "12").into_iter().chain(free(2, "ai", "12"));
+    let more = own(4, "bo", "6").into_iter().chain(free(1, "bi", "24"));
+    let fleet = rack(few.collect(), "a").chain(rack(more.collect(), "b"));
+    assert_eq!(domain(&outcome(fleet, std::slice::from_ref(&want)), &want).as_deref(), Some("b"));
+}
