@@ -32,17 +32,26 @@ impl Claim {
 pub(crate) struct Stock {
     /// Stamped for no Need of today.
     orphans: Vec<(ClassIx, PoolIx)>,
-    /// Stamped for Needs of today, by class in ascending order.
-    named: Vec<Shelf>,
-    /// A bit for each class: whether there is a shelf for it.
-    shelved: Vec<u64>,
+    /// Stamped for Needs of today, in ascending order.
+    named: Vec<Block>,
 }
 
-/// Pools of one class with the stamps of Needs of today.
+/// Pools of up to 64 classes, so that a profile is compared with all of them at once.
 #[derive(Debug)]
-struct Shelf {
-    class: ClassIx,
-    pools: SmallVec<[(StampIx, PoolIx); 2]>,
+struct Block {
+    /// Which word of a set of classes this is.
+    word: usize,
+    /// The classes that have a shelf.
+    bits: u64,
+    /// By class.
+    shelves: Vec<SmallVec<[(StampIx, PoolIx); 2]>>,
+}
+
+impl Block {
+    /// Where the shelf of a class is, given by its bit.
+    fn place(&self, bit: u64) -> usize {
+        (self.bits & (bit - 1)).count_ones() as usize
+    }
 }
 
 impl Stock {
@@ -52,16 +61,18 @@ impl Stock {
             self.orphans.push((class, pool));
             return;
         };
-        let at = self.named.binary_search_by_key(&class, |shelf| shelf.class).unwrap_or_else(|at| {
-            let (word, bit) = (class.at() / 64, class.at() % 64);
-            if word >= self.shelved.len() {
-                self.shelved.resize(word + 1, 0);
-            }
-            self.shelved[word] |= 1 << bit;
-            self.named.insert(at, Shelf { class, pools: SmallVec::new() });
+        let (word, bit) = (class.at() / 64, 1 << (class.at() % 64));
+        let at = self.named.binary_search_by_key(&word, |block| block.word).unwrap_or_else(|at| {
+            self.named.insert(at, Block { word, bits: 0, shelves: Vec::new() });
             at
         });
-        self.named[at].pools.push((stamp, pool));
+        let block = &mut self.named[at];
+        let shelf = block.place(bit);
+        if block.bits & bit == 0 {
+            block.bits |= bit;
+            block.shelves.insert(shelf, SmallVec::new());
+        }
+        block.shelves[shelf].push((stamp, pool));
     }
 
     /// The orphans of the classes of a set, one bit each. Those that are not to be kept go out of stock.
@@ -89,18 +100,17 @@ impl Stock {
         own: StampIx,
         mut keep: impl FnMut(PoolIx) -> bool,
     ) -> Few {
-        let (mut found, mut before) = (Few::new(), 0);
-        for (shelved, classes) in self.shelved.iter().zip(classes) {
-            let mut hits = shelved & classes;
+        let mut found = Few::new();
+        for block in &mut self.named {
+            let mut hits = block.bits & classes.get(block.word).copied().unwrap_or(0);
             while hits != 0 {
-                let lower = hits & hits.wrapping_neg();
-                hits ^= lower;
-                let at = before + (shelved & (lower - 1)).count_ones() as usize;
-                let pools = &mut self.named[at].pools;
+                let bit = hits & hits.wrapping_neg();
+                hits ^= bit;
+                let shelf = block.place(bit);
+                let pools = &mut block.shelves[shelf];
                 pools.retain(|(_, pool)| keep(*pool));
                 found.extend(pools.iter().filter(|(stamp, _)| *stamp != own).map(|(_, pool)| *pool));
             }
-            before += shelved.count_ones() as usize;
         }
         found
     }

@@ -53,7 +53,7 @@ impl Fleet {
     pub(crate) fn upsert(&mut self, machine: &Machine, facts: &Facts, symbols: &mut Symbols) {
         let known = self.ids.find(machine.id.as_str());
         let cluster = machine.cluster.as_ref().map(|id| symbols.cluster(id));
-        let shape = self.shapes.join(machine);
+        let shape = self.shapes.join(machine, known.map(|slot| self.shape[slot.at()]));
         let since = match (machine.state, facts.excess_since, facts.idle_since) {
             (MachineState::Configured, Some(since), _) | (MachineState::Idle, _, Some(since)) => since.0,
             (MachineState::Configured, None, _) => known.map_or(NEVER, |slot| self.excess_of(slot, cluster)),

@@ -89,16 +89,13 @@ impl Work {
     }
 }
 
-/// How far the first round brought a row.
+/// What the second round has to do for a row.
 #[derive(Clone, Copy)]
-enum Stage {
-    Settled,
-    /// Its own bound machines are credited; whether one of them is as large as its largest pod.
-    Begun {
-        floor_met: bool,
-    },
-    /// All credit is as in the pass before.
-    Credited,
+enum Left {
+    /// All but the credit of its own bound machines; whether one of them is as large as its largest pod.
+    Credit { floor_met: bool },
+    /// Acquisition only: all credit is as in the pass before.
+    Acquisition,
 }
 
 /// What became of all rows that had a turn.
@@ -119,7 +116,7 @@ pub(crate) struct Found<'a> {
 pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
     let (had, outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
     let mut found = Found { turns: had, outcomes, ..Found::default() };
-    let mut second_round: Vec<(usize, Stage)> = Vec::new();
+    let mut second_round: Vec<(usize, Left)> = Vec::new();
     while let Some(precedence) = turns.next_order(&mut pass.rest).map(|order| order.0) {
         let first = found.turns.len();
         while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
@@ -130,23 +127,20 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
             {
                 continue;
             }
-            let (mut outcome, stage) = keep_own(pass, turn.row, turn.known.as_deref_mut());
-            match stage {
-                Stage::Settled => outcome.early = true,
-                Stage::Begun { .. } | Stage::Credited => second_round.push((found.turns.len(), stage)),
-            }
+            let (mut outcome, left) = keep_own(pass, turn.row, turn.known.as_deref_mut());
+            outcome.early = left.is_none();
+            second_round.extend(left.map(|left| (found.turns.len(), left)));
             found.outcomes.push(outcome);
             found.turns.push(turn);
         }
         // All of this precedence have what is theirs.
         pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
-        for (position, stage) in second_round.drain(..) {
+        for (position, left) in second_round.drain(..) {
             let (turn, outcome) = (&found.turns[position], &mut found.outcomes[position]);
             pass.serve(turn.ix);
-            *outcome = match stage {
-                Stage::Settled => continue,
-                Stage::Begun { floor_met } => settle(pass, turn.row, outcome.take_work(floor_met)),
-                Stage::Credited => buy(pass, turn.row, outcome.take_work(true)),
+            *outcome = match left {
+                Left::Credit { floor_met } => settle(pass, turn.row, outcome.take_work(floor_met)),
+                Left::Acquisition => buy(pass, turn.row, outcome.take_work(true)),
             };
         }
         for position in first..found.turns.len() {
@@ -164,32 +158,32 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
 }
 
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
-/// in one domain cover is settled.
-fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outcome, Stage) {
+/// in one domain cover is settled. Says what is left to do.
+fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outcome, Option<Left>) {
     pass.matching.look(row.profile, &pass.fleet.classes);
     if let Some(Known::Credit(kept)) = known {
         let (residual, credited) = (std::mem::take(&mut kept.missing), std::mem::take(&mut kept.credited));
-        return (Outcome { residual, credited, ..Outcome::default() }, Stage::Credited);
+        return (Outcome { residual, credited, ..Outcome::default() }, Some(Left::Acquisition));
     }
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
-        return (Outcome { rests: choice.is_none(), choice, ..Outcome::default() }, Stage::Settled);
+        return (Outcome { rests: choice.is_none(), choice, ..Outcome::default() }, None);
     }
     let mut work = Work::new(row);
     match same {
+        Some(key) if gang::own_suffice(pass, row, key) => return (gang::settle(pass, row, key), None),
+        Some(_) => {}
         None => {
-            let rests = credit::own_bound(pass, row, &mut work);
-            let Work { remaining: residual, credited, floor_met } = work;
-            let served = residual.is_zero() && (floor_met || row.min_unit.is_zero());
-            let stage = if served { Stage::Settled } else { Stage::Begun { floor_met } };
-            (Outcome { residual, credited, rests: served && rests, ..Outcome::default() }, stage)
-        }
-        Some(key) if gang::own_suffice(pass, row, key) => (gang::settle(pass, row, key), Stage::Settled),
-        Some(_) => {
-            (Outcome { residual: work.remaining, ..Outcome::default() }, Stage::Begun { floor_met: false })
+            let undisturbed = credit::own_bound(pass, row, &mut work);
+            if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
+                let credited = work.credited;
+                return (Outcome { credited, rests: undisturbed, ..Outcome::default() }, None);
+            }
         }
     }
+    let Work { remaining: residual, credited, floor_met } = work;
+    (Outcome { residual, credited, ..Outcome::default() }, Some(Left::Credit { floor_met }))
 }
 
 /// The second round: the rest of the credit walk, then acquisition.

@@ -94,18 +94,23 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shape of a machine, with one more machine.
-    pub(crate) fn join(&mut self, machine: &Machine) -> ShapeIx {
-        let hash = hash_of(machine);
-        let is_same = |ix: &ShapeIx| self.get(*ix).is_some_and(|s| s.hash == hash && s.is_of(machine));
-        let ix = match self.index.find(hash, is_same) {
-            Some(ix) => *ix,
-            None => self.open(machine, hash),
-        };
+    /// The shape of a machine, with one more machine. `before`: what shape the machine had, which mostly stays.
+    pub(crate) fn join(&mut self, machine: &Machine, before: Option<ShapeIx>) -> ShapeIx {
+        let stays = before.filter(|ix| self.get(*ix).is_some_and(|shape| shape.is_of(machine)));
+        let ix = stays.unwrap_or_else(|| self.find(machine));
         if let Some(shape) = &mut self.all[ix.at()] {
             shape.machines += 1;
         }
         ix
+    }
+
+    fn find(&mut self, machine: &Machine) -> ShapeIx {
+        let hash = hash_of(machine);
+        let is_same = |ix: &ShapeIx| self.get(*ix).is_some_and(|s| s.hash == hash && s.is_of(machine));
+        match self.index.find(hash, is_same) {
+            Some(ix) => *ix,
+            None => self.open(machine, hash),
+        }
     }
 
     fn open(&mut self, machine: &Machine, hash: u64) -> ShapeIx {

@@ -30,16 +30,13 @@ pub(super) fn hold(fleet: &Fleet, slot: Slot, policy: &Policy) -> Option<(UnixNa
 impl Holds {
     /// Looks at all machines.
     pub(crate) fn start_over(&mut self, fleet: &Fleet, policy: &Policy) {
-        self.of.clear();
         let idle = fleet.pools.all().filter(|(ix, _)| matches!(fleet.place(*ix), Place::Idle | Place::Held));
         let held = idle.filter(|(ix, _)| policy.idle_hold(fleet.capacity_type(*ix)).is_some());
-        let slots = held.flat_map(|(_, pool)| pool.members());
-        self.of.extend(
-            slots.filter_map(|slot| {
-                hold(fleet, *slot, policy).map(|(since, hold)| (*slot, since.after(hold)))
-            }),
-        );
-        self.ends = self.of.iter().map(|(slot, end)| (*end, *slot)).collect();
+        let slots = held.flat_map(|(_, pool)| pool.members().iter().copied());
+        let end = |slot| hold(fleet, slot, policy).map(|(since, hold)| (since.after(hold), slot));
+        let ends: Vec<(UnixNanos, Slot)> = slots.filter_map(end).collect();
+        self.of = ends.iter().map(|(end, slot)| (*slot, *end)).collect();
+        self.ends = ends.into_iter().collect();
     }
 
     /// Looks again at machines that are or were Idle.
