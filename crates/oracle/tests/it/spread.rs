@@ -93,3 +93,16 @@ fn victims_of_a_spread_are_not_trimmed() {
     let spread = want.spread(keys::ZONE, DoNotSchedule);
     assert_eq!(acts(&outcome(fleet(), &[spread])), ["Preempt small", "Preempt large"]);
 }
+
+/// Where a Need has a machine already is a domain that must not fall behind, whether another is to be had there or not.
+#[test]
+fn a_domain_without_anything_free_counts_where_the_need_has_something() {
+    let home = configured("h", "x").zone("b");
+    let want = wants(4);
+    let fleet = zones(&[("a", 3, 1.0)]).into_iter().chain([home]);
+    let out = outcome(fleet, std::slice::from_ref(&want));
+    assert_eq!(
+        (acts(&out), residual(&out, &want)),
+        (vec!["Bootstrap a0".into(), "Bootstrap a1".into()], "gpu 8".into())
+    );
+}
