@@ -74,7 +74,9 @@ fn ex60_one_greedy_over_both_tiers() {
 #[test]
 fn only_machines_that_could_serve_open_a_domain() {
     let want = wants(2);
-    for other in [configured("h", "x").cap(&[("gpu", "4")]), configured("h", "x").kind("b3")] {
+    let small = |machine: M| machine.cap(&[("gpu", "4")]);
+    let of_x = configured("h", "x");
+    for other in [small(of_x.clone()), of_x.kind("b3"), small(idle("h")), configured("h", "y")] {
         let fleet = zones(&[("a", 2, 1.0)]).into_iter().chain([other.zone("b")]);
         let out = outcome(fleet, std::slice::from_ref(&want));
         assert_eq!((count(&out, "Bootstrap"), residual(&out, &want).as_str()), (2, "nothing"));
