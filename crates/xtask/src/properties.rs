@@ -18,6 +18,8 @@ pub(crate) fn run(cases: u32, only: &[String]) -> Result<()> {
     for name in if only.is_empty() { &all } else { only } {
         let mut test = cargo(["test", "--package", name, "--locked", "--release", "--test", "it", "--"]);
         test.args(TESTS).env("PROPTEST_CASES", cases.to_string());
+        // Some worlds are drawn until they have what their property is about. How often, goes with the cases.
+        test.env("PROPTEST_MAX_LOCAL_REJECTS", cases.saturating_mul(16).max(65_536).to_string());
         workspace::run(&mut test)?;
     }
     Ok(())
