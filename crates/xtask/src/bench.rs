@@ -90,7 +90,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     let mut command = cargo(["run", "--quiet", "--release", "--locked", "-p", "bigfleet-bench", "--"]);
     if !matches!(bench, Bench::Instructions { .. }) {
-        // As `docs/configuration.md` advises for a shard.
+        // As `docs/configuration.md` describes for large shards.
         command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
     }
     match bench {
