@@ -75,12 +75,15 @@ impl Stock {
         block.shelves[shelf].push((stamp, pool));
     }
 
-    /// The orphans of the classes of a set, one bit each. Those that are not to be kept go out of stock.
-    pub(crate) fn orphans(&mut self, classes: &[u64], mut keep: impl FnMut(PoolIx) -> bool) -> Few {
+    /// The orphans of classes that match. Those that are not to be kept go out of stock.
+    pub(crate) fn orphans(
+        &mut self,
+        matches: impl Fn(ClassIx) -> bool,
+        mut keep: impl FnMut(PoolIx) -> bool,
+    ) -> Few {
         let mut found = Few::new();
         self.orphans.retain(|(class, pool)| {
-            let (word, bit) = (class.at() / 64, class.at() % 64);
-            if classes.get(word).is_none_or(|word| word >> bit & 1 == 0) {
+            if !matches(*class) {
                 return true;
             }
             let stays = keep(*pool);

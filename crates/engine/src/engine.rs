@@ -180,7 +180,8 @@ impl Engine {
         let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
         if !told.is_empty() {
             let acquisition = |at: &usize| (turns[*at].ix, turns[*at].row, outcomes[*at].acquired.clone());
-            let acquisitions: Vec<_> = acquirers.iter().map(acquisition).collect();
+            let acquiring = acquirers.iter().filter(|at| !outcomes[**at].acquired.is_empty());
+            let acquisitions: Vec<_> = acquiring.map(acquisition).collect();
             let gangs = told.iter_mut().map(|(seat, row, outcome)| (*seat, *row, outcome)).collect();
             phase1::retell(&mut pass, &acquisitions, gangs);
         }

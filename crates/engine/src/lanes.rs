@@ -95,9 +95,7 @@ impl Lanes {
 
     /// Takes a capacity off what is missing, never below zero.
     pub(crate) fn subtract(&mut self, capacity: &Self) {
-        for (missing, offer) in self.0.iter_mut().zip(&capacity.0) {
-            *missing = missing.saturating_sub(*offer).max(0);
-        }
+        self.subtract_times(capacity, 1);
     }
 
     /// Takes so many capacities off what is missing, never below zero.

@@ -290,6 +290,7 @@ impl Ledger {
         let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
         let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
+        // So that the turns of each precedence come in order as far as arrivals allow.
         let mut whole = opened.whole.clone();
         whole.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
         for cluster in &whole {

@@ -229,10 +229,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn claim_again(&mut self, machines: &[Slot]) -> bool {
         let untouched = machines.iter().all(|slot| !self.is_claimed(*slot));
         if untouched {
-            for slot in machines {
-                self.claims.by_slot[slot.at()] = self.claimer;
-                self.claims.free[self.fleet.pool(*slot).at()] -= 1;
-            }
+            machines.iter().for_each(|slot| self.claim(*slot));
         }
         untouched
     }
@@ -293,7 +290,7 @@ impl<'a> Pass<'a> {
     /// The pools of a row's cluster with unclaimed machines that match, stamped for no Need of today.
     pub(crate) fn orphans(&mut self, row: &Row) -> Few {
         self.in_stock(row.cluster, |stock, claims, matching| {
-            stock.orphans(matching.bits(row.profile), |pool| claims.keep_in_stock(pool))
+            stock.orphans(|class| matching.matches(row.profile, class), |pool| claims.keep_in_stock(pool))
         })
     }
 
@@ -311,7 +308,7 @@ impl<'a> Pass<'a> {
         look: impl FnOnce(&mut Stock, &mut Claims, &Matching) -> Few,
     ) -> Few {
         let (fleet, claims) = (self.fleet, &mut self.claims);
-        let mut stock = claims.open.get_mut(&cluster).map(std::mem::take).unwrap_or_else(|| {
+        let mut stock = claims.open.remove(&cluster).unwrap_or_else(|| {
             let mut stock = Stock::default();
             for ix in fleet.pools.bound(cluster) {
                 if claims.keep_in_stock(*ix)

@@ -71,21 +71,9 @@ pub(super) fn pools(
     domain: Option<Domain>,
 ) -> SmallVec<[(KeepKey, PoolIx); 4]> {
     let found = unordered(pass, row, part);
-    in_order(pass, row, part, domain, &found)
-}
-
-/// Those of the pools of a part that a row may be credited with, in keep order.
-fn in_order(
-    pass: &Pass<'_>,
-    row: &Row,
-    part: Part,
-    domain: Option<Domain>,
-    found: &[PoolIx],
-) -> SmallVec<[(KeepKey, PoolIx); 4]> {
     let pools = &pass.fleet.pools;
     let mut keyed: SmallVec<[_; 4]> = found
-        .iter()
-        .copied()
+        .into_iter()
         .filter(|ix| {
             let class = pools.get(*ix).class;
             domain.is_none_or(|domain| domain.has(&pass.fleet.classes, class))
@@ -171,11 +159,7 @@ fn credit(pass: &mut Pass<'_>, row: &Row, work: &mut Work, part: Part, domain: O
         line(pass, row, work, domain);
         return;
     }
-    let found = unordered(pass, row, part);
-    if found.is_empty() {
-        return;
-    }
-    let pools = in_order(pass, row, part, domain, &found);
+    let pools = pools(pass, row, part, domain);
     let fleet = pass.fleet;
     let mut last: Option<(PoolIx, Cow<'_, Lanes>, bool)> = None;
     pass.walk(&pools, |pass, slot, pool| {

@@ -1,7 +1,8 @@
 //! Rows without a turn in clusters where others have one.
 //!
 //! A row that its own machines serve looks at nothing else, so what its neighbours do is no matter to it, but for one
-//! thing: a neighbour with an earlier turn may take its machines. Before one does, the row gets a turn after all.
+//! thing: a neighbour with an earlier turn may take its machines. Before one looks at them, the row gives them up; in its
+//! place in the order it claims them again, or has a turn after all if one is gone.
 
 use super::turns::{Known, Order, Turn};
 use crate::demand::{Row, RowIx};
