@@ -175,16 +175,16 @@ impl Engine {
         let mut pass = Pass::new(fleet, demand, rest, symbols, matching, claims, lookout);
         let Found { turns, mut outcomes, acquirers, unmet } = phase1::run(&mut pass, turns);
         for at in &acquirers {
-            ledger.acquired(fleet, turns[*at].acquired_before(), &outcomes[*at].acquired);
+            ledger.acquired(fleet, &turns[*at].acquired, &outcomes[*at].acquired);
         }
-        let mut told = ledger.told(&opened.whole, fleet, demand, pass.matching);
-        if !told.is_empty() {
+        let mut listeners = ledger.listeners(&opened.whole, fleet, demand, pass.matching);
+        if !listeners.is_empty() {
             let acquisition = |at: &usize| (turns[*at].ix, turns[*at].row, outcomes[*at].acquired.clone());
             let acquiring = acquirers.iter().filter(|at| !outcomes[**at].acquired.is_empty());
             let acquisitions: Vec<_> = acquiring.map(acquisition).collect();
-            let gangs = told.iter_mut().map(|(seat, row, outcome)| (*seat, *row, outcome)).collect();
-            phase1::retell(&mut pass, &acquisitions, gangs);
+            phase1::retell(&mut pass, &acquisitions, &mut listeners);
         }
+        let told = ledger.told(listeners);
         ended(Phase::Phase1);
         if let Some(explainer) = &mut explainer {
             explainer.after_phase1(&pass, turns.iter().map(|turn| turn.ix).collect());

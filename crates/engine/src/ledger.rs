@@ -22,7 +22,7 @@ use crate::fold::{Forms, Plan, Reach};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Kept, Known, Lookout, Outcome, Rest, Resting, Turn, Turns};
+use crate::phase1::{Kept, Known, Listener, Lookout, Outcome, Rest, Resting, Turn, Turns};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
 use crate::place::Place;
@@ -172,9 +172,6 @@ impl Ledger {
         self.claims.release_counted(fleet);
         for cluster in &whole {
             self.claims.forget_stock(*cluster);
-            for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
-                self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
-            }
         }
         for cluster in &self.open {
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
@@ -244,6 +241,7 @@ impl Ledger {
             } else {
                 self.claims.live.remove(&(cluster, entry.stamp));
                 self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
+                self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
                 gone.push(entry);
             }
         }
@@ -302,7 +300,8 @@ impl Ledger {
                     rest.add(Resting { order, seat, ix, row });
                 } else {
                     self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
-                    turns.push(Turn { order, seat, ix, row, known: None });
+                    let acquired = entry.outcome.once_acquired().collect();
+                    turns.push(Turn { order, seat, ix, row, known: None, acquired });
                 }
             }
         }
@@ -311,32 +310,31 @@ impl Ledger {
                 let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
                 let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
                 let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
-                let known = Some(Box::new(Known::Credit(Kept { credited, missing, acquired })));
-                turns.push(Turn { order, seat, ix: entry.ix, row, known });
+                let known = Some(Box::new(Known::Credit(Kept { credited, missing })));
+                turns.push(Turn { order, seat, ix: entry.ix, row, known, acquired });
             }
         }
         (turns, rest)
     }
 
     /// Notes that a row with a turn acquired other machines than before.
-    pub(crate) fn acquired(&mut self, fleet: &Fleet, before: Option<&[Slot]>, now: &[Slot]) {
-        if before != Some(now) {
-            let before = before.unwrap_or_default();
+    pub(crate) fn acquired(&mut self, fleet: &Fleet, before: &[Slot], now: &[Slot]) {
+        if before != now {
             self.touched.extend(before.iter().chain(now).map(|slot| fleet.class(*slot)));
         }
     }
 
-    /// The served gangs without a turn to which something that was touched matters, with their outcomes.
-    pub(crate) fn told<'a>(
+    /// The served gangs without a turn to which something that was touched matters. They are to come back.
+    pub(crate) fn listeners<'a>(
         &mut self,
         whole: &[ClusterIx],
         fleet: &Fleet,
         demand: &'a Demand,
         matching: &mut Matching,
-    ) -> Vec<(Seat, &'a Row, Outcome)> {
-        let mut gangs = Vec::new();
+    ) -> Vec<Listener<'a>> {
+        let mut listeners = Vec::new();
         if self.touched.is_empty() {
-            return gangs;
+            return listeners;
         }
         self.touched.sort_unstable();
         self.touched.dedup();
@@ -348,17 +346,29 @@ impl Ledger {
                     matching.look(*profile, &fleet.classes);
                     self.touched.iter().any(|class| matching.matches(*profile, *class))
                 });
-                let entry = &mut entries[*at as usize];
-                if let Some(row) = demand.row(entry.ix).filter(|_| concerned) {
-                    gangs.push((
-                        Seat { cluster: *cluster, at: *at },
-                        row,
-                        std::mem::take(&mut entry.outcome),
-                    ));
+                let Entry { ix, outcome, .. } = &mut entries[*at as usize];
+                if let Some(row) = demand.row(*ix).filter(|_| concerned)
+                    && let Some(choice) = outcome.choice.take()
+                {
+                    let (seat, early) = (Seat { cluster: *cluster, at: *at }, outcome.early);
+                    listeners.push(Listener { seat, row, early, choice, heard_news: false });
                 }
             }
         }
-        gangs
+        listeners
+    }
+
+    /// Takes listeners back. Gives those that heard something new, with their outcomes.
+    pub(crate) fn told<'a>(&mut self, listeners: Vec<Listener<'a>>) -> Vec<(Seat, &'a Row, Outcome)> {
+        let mut told = Vec::new();
+        for Listener { seat, row, choice, heard_news, .. } in listeners {
+            let outcome = &mut self.books[seat.cluster.at()].entries[seat.at as usize].outcome;
+            outcome.choice = Some(choice);
+            if heard_news {
+                told.push((seat, row, std::mem::take(outcome)));
+            }
+        }
+        told
     }
 
     /// Takes in what became of rows, those with a turn in precedence order.

@@ -17,7 +17,7 @@ use crate::lanes::{LaneSet, Lanes};
 use crate::lines::Standing;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Lookout, Queue, Rest, SpreadOrder, Universe};
+use crate::phase1::{Lookout, Queue, Rest, SpreadKey, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -28,6 +28,9 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
+    /// In the order of acquisition.
+    pub(crate) const ALL: [Self; 2] = [Self::Idle, Self::Speculative];
+
     /// Where such machines are.
     pub(crate) fn place(self) -> PlaceIx {
         match self {
@@ -36,9 +39,6 @@ impl Tier {
         }
     }
 }
-
-/// A sorted list of acquisition candidates.
-pub(crate) type Candidates = Vec<(AcquireKey, PoolIx)>;
 
 /// The state of one pass.
 pub(crate) struct Pass<'a> {
@@ -55,9 +55,9 @@ pub(crate) struct Pass<'a> {
     pub(crate) rest: Rest<'a>,
     /// How often a single machine was looked at.
     looked_at: u64,
-    pub(crate) candidates: Map<(ProfileIx, Tier, LaneSet), Queue<AcquireKey>>,
-    /// The same for Needs with an enforced spread, both tiers in one list.
-    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Queue<SpreadOrder<'a>>>,
+    pub(crate) candidates: Map<(ProfileIx, LaneSet), Queue<AcquireKey>>,
+    /// The same for Needs with an enforced spread.
+    pub(crate) spread_candidates: Map<(ProfileIx, LaneSet), Queue<SpreadKey<'a>>>,
     /// By profile and floor.
     pub(crate) universes: RefCell<Map<(ProfileIx, Lanes), Universe>>,
     /// Kept from one pass to the next.
@@ -257,7 +257,7 @@ impl<'a> Pass<'a> {
     /// Which free machines a pool has, if any.
     pub(crate) fn tier(&self, pool: PoolIx) -> Option<Tier> {
         let place = self.fleet.pools.get(pool).place;
-        [Tier::Idle, Tier::Speculative].into_iter().find(|tier| tier.place() == place)
+        Tier::ALL.into_iter().find(|tier| tier.place() == place)
     }
 
     /// The pools to which a free machine was given back so far.

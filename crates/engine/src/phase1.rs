@@ -21,8 +21,8 @@ pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::rest::{Rest, Resting};
-pub(crate) use self::spread::{Order as SpreadOrder, Spread, Universe};
-pub(crate) use self::tell::retell;
+pub(crate) use self::spread::{Key as SpreadKey, Spread, Universe};
+pub(crate) use self::tell::{Listener, retell};
 pub(crate) use self::turns::{Kept, Known, Turn, Turns};
 use crate::demand::Row;
 use crate::lanes::Lanes;
@@ -145,7 +145,7 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
         }
         for position in first..found.turns.len() {
             let (turn, outcome) = (&found.turns[position], &found.outcomes[position]);
-            if !outcome.acquired.is_empty() || turn.acquired_before().is_some() {
+            if !(outcome.acquired.is_empty() && turn.acquired.is_empty()) {
                 found.acquirers.push(position);
             }
             if !outcome.residual.is_zero() {

@@ -1,5 +1,8 @@
 //! What is seen of the free machines and kept from one pass to the next: the order of classes, and terrains.
 
+use std::sync::Arc;
+
+use super::queue::Order;
 use super::terrain::{Moment, Sight, Terrain};
 use crate::class::ClassIx;
 use crate::cost::{AcquireKey, acquire_key};
@@ -8,7 +11,7 @@ use crate::intern::Map;
 use crate::lanes::LaneSet;
 use crate::matching::Serial;
 use crate::members::{PoolIx, Pools};
-use crate::pass::Pass;
+use crate::pass::{Pass, Tier};
 
 /// How many notes are kept for terrains that did not read them yet.
 const NOTES: usize = 1 << 16;
@@ -19,20 +22,15 @@ const KEPT: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Lookout {
     pub(super) terrains: Map<Sight, Terrain>,
-    /// By profile and requested devices.
-    orders: Map<(Serial, LaneSet), Order>,
+    /// The classes that match a profile, in the order of acquisition, by profile and requested devices; and how many
+    /// there are.
+    orders: Map<(Serial, LaneSet), (usize, Arc<Order<AcquireKey>>)>,
     /// The classes of which a free machine was claimed or given back, came or went, in the order of events.
     notes: Vec<ClassIx>,
     /// How many notes were dropped.
     dropped: u64,
     /// How many terrains there ever were.
     surveys: u64,
-}
-
-/// The classes that match a profile, in the order of acquisition.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    pub(super) classes: Vec<(AcquireKey, ClassIx)>,
 }
 
 impl Lookout {
@@ -83,36 +81,44 @@ impl Lookout {
     }
 }
 
-/// Shows the classes that match a row, in the order of acquisition.
-pub(super) fn in_order<'a, T>(
-    pass: &mut Pass<'a>,
-    row: &Row,
-    requested: &LaneSet,
-    look: impl FnOnce(&Pass<'a>, &Order) -> T,
-) -> T {
+/// The classes that match a row, in the order of acquisition.
+pub(super) fn in_order(pass: &mut Pass<'_>, row: &Row, requested: &LaneSet) -> Arc<Order<AcquireKey>> {
     let key = (pass.matching.serial(row.profile), requested.clone());
-    let mut order = pass.lookout.orders.remove(&key).unwrap_or_default();
-    let (matching, fleet) = (&pass.matching, pass.fleet);
-    let interruption = matching.interruption(row.profile);
+    let classes = pass.matching.classes(row.profile);
+    let known = pass.lookout.orders.get(&key);
     // Classes are only ever added.
-    let new = matching.classes(row.profile).get(order.classes.len()..).unwrap_or_default();
-    if !new.is_empty() {
-        let dimensions = &pass.symbols.dimensions;
-        let key = |ix: &ClassIx| acquire_key(fleet.classes.get(*ix), interruption, requested, dimensions);
-        order.classes.extend(new.iter().map(|ix| (key(ix), *ix)));
-        order.classes.sort_unstable();
+    let new = classes.get(known.map_or(0, |(number, _)| *number)..).unwrap_or_default();
+    if let Some((_, order)) = known.filter(|_| new.is_empty()) {
+        return order.clone();
     }
-    let seen = look(pass, &order);
-    pass.lookout.orders.insert(key, order);
-    seen
+    let interruption = pass.matching.interruption(row.profile);
+    let place = |ix: &ClassIx| {
+        let class = pass.fleet.classes.get(*ix);
+        (acquire_key(class, interruption, requested, &pass.symbols.dimensions), *ix)
+    };
+    let known = known.into_iter().flat_map(|(_, order)| order.iter());
+    let known = known.filter(|((tier, _), _)| *tier == Tier::Idle).map(|((_, key), ix)| (*key, ix));
+    let mut sorted: Vec<(AcquireKey, ClassIx)> = known.chain(new.iter().map(place)).collect();
+    sorted.sort_unstable();
+    let of_tier = |tier: Tier| sorted.iter().map(move |(key, ix)| ((tier, *key), *ix));
+    let order = Arc::new(Order::of(Tier::ALL.into_iter().flat_map(of_tier)));
+    pass.lookout.orders.insert(key, (classes.len(), order.clone()));
+    order
 }
 
-/// The place of the pool's class in the order; `None` if it does not match.
-pub(super) fn key_of(pass: &Pass<'_>, row: &Row, requested: &LaneSet, pool: PoolIx) -> Option<AcquireKey> {
+/// The place of a free pool in the order; `None` if it does not match.
+pub(super) fn key_of(
+    pass: &Pass<'_>,
+    row: &Row,
+    requested: &LaneSet,
+    pool: PoolIx,
+) -> Option<(Tier, AcquireKey)> {
+    let tier = pass.tier(pool)?;
     let class = pass.fleet.class_of(pool);
     pass.matching.matches(row.profile, class).then(|| {
         let interruption = pass.matching.interruption(row.profile);
-        acquire_key(pass.fleet.classes.get(class), interruption, requested, &pass.symbols.dimensions)
+        let class = pass.fleet.classes.get(class);
+        (tier, acquire_key(class, interruption, requested, &pass.symbols.dimensions))
     })
 }
 
@@ -151,7 +157,7 @@ mod tests {
             let mut lookout = Lookout::default();
             for at in 0..number {
                 lookout.terrains.insert(sight(at), Terrain::default());
-                lookout.orders.insert((0, LaneSet::from_slice(&[at])), Order::default());
+                lookout.orders.insert((0, LaneSet::from_slice(&[at])), (0, Arc::new(Order::of([]))));
             }
             lookout.tidy();
             assert_eq!((lookout.terrains.len(), lookout.orders.len()), (kept, kept));

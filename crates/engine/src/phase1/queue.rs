@@ -8,30 +8,50 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::class::ClassIx;
 use crate::intern::Map;
 use crate::members::{PoolIx, Slot};
-use crate::pass::{Pass, Step};
+use crate::pass::{Pass, Step, Tier};
 
-/// Pools in order.
+/// Classes, those of equal keys together. They say in which order free machines are taken, not whether there are any.
 #[derive(Debug)]
-pub(crate) struct Queue<K> {
-    /// By key.
-    groups: Vec<Group<K>>,
-    pools: Vec<PoolIx>,
-    /// How many of the pools to which something was given back are looked at already.
-    read: usize,
+pub(super) struct Order<K> {
+    /// By tier and key, with the places of the classes.
+    groups: Vec<((Tier, K), Range<usize>)>,
+    classes: Vec<ClassIx>,
 }
 
-/// Pools of one key.
+impl<K: PartialEq> Order<K> {
+    /// `sorted`: by tier and key.
+    pub(super) fn of(sorted: impl IntoIterator<Item = ((Tier, K), ClassIx)>) -> Self {
+        let (mut groups, mut classes): (Vec<((Tier, K), Range<usize>)>, Vec<ClassIx>) = Default::default();
+        for (key, class) in sorted {
+            classes.push(class);
+            match groups.last_mut() {
+                Some((last, range)) if *last == key => range.end = classes.len(),
+                _ => groups.push((key, classes.len() - 1..classes.len())),
+            }
+        }
+        Self { groups, classes }
+    }
+
+    /// All of it, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&(Tier, K), ClassIx)> {
+        let classes = |range: &Range<usize>| self.classes[range.clone()].iter().copied();
+        self.groups.iter().flat_map(move |(key, range)| classes(range).map(move |class| (key, class)))
+    }
+}
+
+/// The free pools of classes in order.
 #[derive(Debug)]
-struct Group<K> {
-    key: K,
-    /// Which pools.
-    range: Range<usize>,
-    /// Since the first walk got here.
-    line: Option<Line>,
+pub(crate) struct Queue<K> {
+    order: Arc<Order<K>>,
+    /// By place of the group. Only those that some walk reached.
+    lines: Map<usize, Line>,
+    /// How many of the pools to which something was given back are looked at already.
+    read: usize,
 }
 
 /// Pools of one key by the rank of their first unclaimed machine, when they were last looked at.
@@ -43,17 +63,18 @@ struct Line {
 }
 
 impl Line {
-    fn of(pass: &mut Pass<'_>, pools: &[PoolIx]) -> Self {
-        let mut line = Self::default();
-        let mut order = Vec::with_capacity(pools.len());
-        for pool in pools.iter().filter(|pool| pass.free(**pool) > 0).copied().collect::<Vec<_>>() {
-            if let Some(slot) = pass.head(pool) {
+    /// The pools of a tier of some classes.
+    fn of(pass: &mut Pass<'_>, classes: &[ClassIx], tier: Tier) -> Self {
+        let mut order = Vec::with_capacity(classes.len());
+        for class in classes {
+            if let Some(pool) = pass.fleet.pools.find(*class, tier.place()).filter(|pool| pass.free(*pool) > 0)
+                && let Some(slot) = pass.head(pool)
+            {
                 order.push((pass.fleet.rank(slot), pool));
             }
         }
-        line.ranks.extend(order.iter().map(|(rank, pool)| (*pool, *rank)));
-        line.order = order.into_iter().collect();
-        line
+        let ranks = order.iter().map(|(rank, pool)| (*pool, *rank)).collect();
+        Self { order: order.into_iter().collect(), ranks }
     }
 
     /// Gives a pool its place, if it has something left.
@@ -70,28 +91,22 @@ impl Line {
 }
 
 impl<K: Ord> Queue<K> {
-    /// `sorted`: by key.
-    pub(super) fn new(pass: &Pass<'_>, sorted: impl IntoIterator<Item = (K, PoolIx)>) -> Self {
-        let (mut groups, mut pools): (Vec<Group<K>>, Vec<PoolIx>) = Default::default();
-        for (key, pool) in sorted {
-            let at = pools.len();
-            pools.push(pool);
-            match groups.last_mut() {
-                Some(group) if group.key == key => group.range.end = at + 1,
-                _ => groups.push(Group { key, range: at..at + 1, line: None }),
-            }
-        }
-        Self { groups, pools, read: pass.given_back().len() }
+    pub(super) fn new(pass: &Pass<'_>, order: Arc<Order<K>>) -> Self {
+        Self { order, lines: Map::default(), read: pass.given_back().len() }
     }
 
     /// Looks again at pools to which something was given back. Call it before each Need. `key`: that of a pool, if it
     /// may be in here.
-    pub(super) fn refresh<'a>(&mut self, pass: &mut Pass<'a>, key: impl Fn(&Pass<'a>, PoolIx) -> Option<K>) {
+    pub(super) fn refresh<'a>(
+        &mut self,
+        pass: &mut Pass<'a>,
+        key: impl Fn(&Pass<'a>, PoolIx) -> Option<(Tier, K)>,
+    ) {
         while let Some(pool) = pass.given_back().get(self.read).copied() {
             self.read += 1;
             if let Some(key) = key(pass, pool)
-                && let Ok(at) = self.groups.binary_search_by(|group| group.key.cmp(&key))
-                && let Some(line) = &mut self.groups[at].line
+                && let Ok(at) = self.order.groups.binary_search_by(|(other, _)| other.cmp(&key))
+                && let Some(line) = self.lines.get_mut(&at)
             {
                 line.enter(pass, pool);
             }
@@ -99,8 +114,10 @@ impl<K: Ord> Queue<K> {
     }
 
     fn line(&mut self, pass: &mut Pass<'_>, position: usize) -> Line {
-        let Group { range, line, .. } = &mut self.groups[position];
-        line.take().unwrap_or_else(|| Line::of(pass, &self.pools[range.clone()]))
+        self.lines.remove(&position).unwrap_or_else(|| {
+            let ((tier, _), range) = &self.order.groups[position];
+            Line::of(pass, &self.order.classes[range.clone()], *tier)
+        })
     }
 
     /// Shows the unclaimed machines to a visitor, as [`Pass::walk`] does.
@@ -110,7 +127,7 @@ impl<K: Ord> Queue<K> {
         mut visit: impl FnMut(&mut Pass<'a>, Slot, PoolIx) -> Step,
     ) {
         let mut opened: Vec<PoolIx> = Vec::new();
-        for position in 0..self.groups.len() {
+        for position in 0..self.order.groups.len() {
             let mut line = self.line(pass, position);
             let mut heads: BinaryHeap<Reverse<(u32, Slot, PoolIx)>> = BinaryHeap::new();
             let stopped = loop {
@@ -132,14 +149,14 @@ impl<K: Ord> Queue<K> {
                 }
             };
             opened.drain(..).for_each(|pool| line.enter(pass, pool));
-            self.groups[position].line = Some(line);
+            self.lines.insert(position, line);
             if stopped {
                 return;
             }
         }
     }
 
-    /// The machine with the smallest id in the first pools of equal keys that have one. `allows` is asked for a pool
+    /// The machine with the smallest id in the first pools of equal keys that have one. `allows` is asked for a class
     /// of each key, `helps` for each pool.
     pub(super) fn first(
         &mut self,
@@ -148,9 +165,9 @@ impl<K: Ord> Queue<K> {
         helps: impl Fn(&Pass<'_>, ClassIx) -> bool,
     ) -> Option<Slot> {
         let mut opened: Vec<PoolIx> = Vec::new();
-        for position in 0..self.groups.len() {
-            let any = self.pools[self.groups[position].range.start];
-            if !allows(pass, pass.fleet.class_of(any)) {
+        for position in 0..self.order.groups.len() {
+            let any = self.order.classes[self.order.groups[position].1.start];
+            if !allows(pass, any) {
                 continue;
             }
             let mut line = self.line(pass, position);
@@ -168,7 +185,7 @@ impl<K: Ord> Queue<K> {
                 }
             }
             opened.drain(..).for_each(|pool| line.enter(pass, pool));
-            self.groups[position].line = Some(line);
+            self.lines.insert(position, line);
             if let Some((_, slot)) = best {
                 return Some(slot);
             }

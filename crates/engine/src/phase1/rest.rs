@@ -65,7 +65,7 @@ impl<'a> Rest<'a> {
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Turn<'a>> {
         self.woken.drain(..).map(|(Resting { order, seat, ix, row }, held)| {
             let known = Some(Box::new(Known::Rested(held)));
-            Turn { order, seat, ix, row, known }
+            Turn { order, seat, ix, row, known, acquired: Vec::new() }
         })
     }
 }

@@ -1,18 +1,19 @@
 //! Enforced topology spread: no domain gets further ahead of the emptiest one than the Need allows.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::queue::Queue;
-use super::{Work, acquire, lookout};
+use super::queue::{Order, Queue};
+use super::{Work, lookout};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
 use crate::demand::Row;
 use crate::intern::{Map, Set, ValueIx};
 use crate::lanes::LaneSet;
 use crate::matching::SpreadRule;
-use crate::members::{PoolIx, Slot};
+use crate::members::Slot;
 use crate::pass::{Pass, Tier};
 
 /// How a Need's machines lie in the domains of every rule.
@@ -126,8 +127,8 @@ fn home(pass: &Pass<'_>, row: &Row) -> impl Iterator<Item = ClassIx> {
     })
 }
 
-/// The order of candidates: the usual one, then the texts of the domains, one per rule. Ids break ties.
-pub(crate) type Order<'a> = (Tier, AcquireKey, SmallVec<[Option<&'a str>; 1]>);
+/// The order of candidates of a tier: the usual one, then the texts of the domains, one per rule. Ids break ties.
+pub(crate) type Key<'a> = (AcquireKey, SmallVec<[Option<&'a str>; 1]>);
 
 /// Claims free machines one by one, each the first that the spread allows, until the Need is covered or nothing goes.
 /// Gives them in the order taken.
@@ -142,8 +143,8 @@ pub(super) fn acquire<'a>(pass: &mut Pass<'a>, row: &Row, work: &mut Work) -> Ve
     let known = pass.spread_candidates.remove(&key);
     let mut candidates = known.unwrap_or_else(|| collect(pass, row, &key.1));
     candidates.refresh(pass, |pass, pool| {
-        let tier = pass.tier(pool)?;
-        Some((tier, lookout::key_of(pass, row, &key.1, pool)?, texts(pass, row, pool)))
+        let (tier, cost) = lookout::key_of(pass, row, &key.1, pool)?;
+        Some((tier, (cost, texts(pass, row, pass.fleet.class_of(pool)))))
     });
     while !work.remaining.is_zero() {
         let allows = |pass: &Pass<'_>, class: ClassIx| spread.allows(pass, class);
@@ -162,21 +163,16 @@ pub(super) fn acquire<'a>(pass: &mut Pass<'a>, row: &Row, work: &mut Work) -> Ve
 }
 
 /// All free pools that match, in order. Pools of equal keys lie in the same domains.
-fn collect<'a>(pass: &mut Pass<'a>, row: &Row, requested: &LaneSet) -> Queue<Order<'a>> {
-    let mut candidates = Vec::new();
-    lookout::in_order(pass, row, requested, |pass, order| {
-        for tier in acquire::Within::ANYWHERE.tiers() {
-            let pools = acquire::pools(pass, order, *tier);
-            candidates.extend(pools.map(|(key, ix)| ((*tier, key, texts(pass, row, ix)), ix)));
-        }
-    });
-    candidates.sort_unstable();
-    Queue::new(pass, candidates)
+fn collect<'a>(pass: &mut Pass<'a>, row: &Row, requested: &LaneSet) -> Queue<Key<'a>> {
+    let order = lookout::in_order(pass, row, requested);
+    let key = |(tier, cost): &(Tier, AcquireKey), class| (*tier, (*cost, texts(pass, row, class)));
+    let mut sorted: Vec<_> = order.iter().map(|(place, class)| (key(place, class), class)).collect();
+    sorted.sort_unstable();
+    Queue::new(pass, Arc::new(Order::of(sorted)))
 }
 
-fn texts<'a>(pass: &Pass<'a>, row: &Row, ix: PoolIx) -> SmallVec<[Option<&'a str>; 1]> {
+fn texts<'a>(pass: &Pass<'a>, row: &Row, class: ClassIx) -> SmallVec<[Option<&'a str>; 1]> {
     let (symbols, fleet) = (pass.symbols, pass.fleet);
-    let class = fleet.pools.get(ix).class;
     let text = |rule: &SpreadRule| {
         let value = fleet.classes.domain(class, rule.key)?;
         symbols.value_text(value).map(|text| &**text)

@@ -11,12 +11,13 @@ use smallvec::SmallVec;
 
 use super::gang::{Offer, Rank};
 use crate::class::ClassIx;
-use crate::cost::acquire_key;
+use crate::cost::{AcquireKey, acquire_key};
 use crate::demand::Row;
 use crate::intern::{KeyIx, Map, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
 use crate::matching::Serial;
-use crate::pass::{Candidates, Pass, Tier};
+use crate::members::PoolIx;
+use crate::pass::{Pass, Tier};
 
 /// What tells terrains apart: the profile, the floor, and the lanes in which machines are to help.
 pub(super) type Sight = (Serial, Lanes, LaneSet);
@@ -186,7 +187,7 @@ impl Terrain {
     fn look_at(&mut self, pass: &Pass<'_>, position: usize) {
         let mut offer = Offer::default();
         for class in &self.domains[position].classes {
-            for tier in [Tier::Idle, Tier::Speculative] {
+            for tier in Tier::ALL {
                 let free = pass.fleet.pools.find(*class, tier.place()).map(|pool| pass.free(pool));
                 offer.add_free(pass.fleet.classes.capacity(*class), free.unwrap_or(0), tier);
             }
@@ -359,18 +360,25 @@ impl Terrain {
         views.covered_at = now;
     }
 
-    /// The free pools of a domain in the order of acquisition.
-    pub(super) fn candidates(&self, pass: &Pass<'_>, row: &Row, value: ValueIx, tier: Tier) -> Candidates {
+    /// The free pools of a domain in the order of acquisition, those of some tiers.
+    pub(super) fn candidates(
+        &self,
+        pass: &Pass<'_>,
+        row: &Row,
+        value: ValueIx,
+        tiers: &[Tier],
+    ) -> Vec<((Tier, AcquireKey), PoolIx)> {
         let dimensions = &pass.symbols.dimensions;
         let requested = dimensions.extended_in(&row.aggregate, &row.min_unit);
         let interruption = pass.matching.interruption(row.profile);
         let classes = self.of_value.get(&value).map_or(&[][..], |at| &self.domains[*at].classes);
-        let free = classes.iter().filter_map(|class| {
-            let pool = pass.fleet.pools.find(*class, tier.place()).filter(|pool| pass.free(*pool) > 0)?;
-            let class = pass.fleet.classes.get(*class);
-            Some((acquire_key(class, interruption, &requested, dimensions), pool))
+        let places = tiers.iter().flat_map(|tier| classes.iter().map(|class| (*tier, *class)));
+        let free = places.filter_map(|(tier, class)| {
+            let pool = pass.fleet.pools.find(class, tier.place()).filter(|pool| pass.free(*pool) > 0)?;
+            let class = pass.fleet.classes.get(class);
+            Some(((tier, acquire_key(class, interruption, &requested, dimensions)), pool))
         });
-        let mut candidates: Candidates = free.collect();
+        let mut candidates: Vec<_> = free.collect();
         candidates.sort_unstable();
         candidates
     }

@@ -22,6 +22,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) row: &'a Row,
     /// `None`: all that was known may have changed.
     pub(crate) known: Option<Box<Known>>,
+    /// What it acquired in the pass before.
+    pub(crate) acquired: Vec<Slot>,
 }
 
 /// What is known of a row before its turn.
@@ -33,16 +35,6 @@ pub(crate) enum Known {
     Rested(Vec<Slot>),
 }
 
-impl Turn<'_> {
-    /// What the row acquired in the pass before, as far as is known.
-    pub(crate) fn acquired_before(&self) -> Option<&[Slot]> {
-        match self.known.as_deref() {
-            Some(Known::Credit(kept)) => Some(&kept.acquired),
-            Some(Known::Rested(_)) | None => None,
-        }
-    }
-}
-
 /// What a plain row keeps of its turn in the pass before.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
@@ -50,8 +42,6 @@ pub(crate) struct Kept {
     pub(crate) credited: Vec<Slot>,
     /// What credit left missing.
     pub(crate) missing: Lanes,
-    /// What it acquired then.
-    pub(crate) acquired: Vec<Slot>,
 }
 
 /// The turns to come. There are few precedences, and within one the turns are mostly listed in order.
