@@ -1,6 +1,8 @@
 //! What was decided, as it is printed: numbered, capped and sorted.
 
-use bigfleet_engine::{Decisions, Shortfall, Verdicts};
+use std::sync::Arc;
+
+use bigfleet_engine::{Decisions, Shared, Shortfall, Verdict};
 use bigfleet_types::MachineId;
 
 use crate::cap;
@@ -30,9 +32,9 @@ pub struct Report {
     /// The Reclaims that the cap held back, by machine.
     pub deferred: Vec<Action>,
     /// One verdict per Need, in precedence order.
-    pub needs: Verdicts,
+    pub needs: Shared<Arc<Verdict>>,
     /// What no phase could meet, in the order of [`Decisions::shortfalls`].
-    pub shortfalls: Vec<Shortfall>,
+    pub shortfalls: Shared<Shortfall>,
     /// Every machine that some Need claims, sorted.
     pub claimed_machine_ids: Vec<MachineId>,
 }
@@ -42,7 +44,10 @@ impl Report {
     /// `claimed`: every machine that some Need claims, sorted.
     #[must_use]
     pub fn new(input: &Input, decisions: Decisions, claimed: Vec<MachineId>) -> Self {
-        let numbered = (0..).zip(decisions.actions).map(|(seq, decided)| Action { seq, decided }).collect();
+        let numbered = (0..)
+            .zip(decisions.actions.iter().cloned())
+            .map(|(seq, decided)| Action { seq, decided })
+            .collect();
         let (mut actions, mut deferred) = cap::apply(input, numbered);
         for list in [&mut actions, &mut deferred] {
             list.sort_by(|a, b| (a.kind.name(), &a.machine).cmp(&(b.kind.name(), &b.machine)));

@@ -12,34 +12,46 @@ use bigfleet_types::{ClusterId, MachineId, Need, NeedKey, Resources, UnixNanos};
 pub struct Decisions {
     /// In emission order: acquisitions by Need in precedence order and then order of acquisition, Preempts, Reclaims
     /// by cluster and release order, Deletes by id. At most one per machine.
-    pub actions: Vec<Action>,
+    pub actions: Shared<Action>,
     /// One per Need after folding, in precedence order.
-    pub verdicts: Verdicts,
+    pub verdicts: Shared<Arc<Verdict>>,
     /// What no phase could meet, sorted by priority descending, then fingerprint, cluster, group.
-    pub shortfalls: Vec<Shortfall>,
+    pub shortfalls: Shared<Shortfall>,
 }
 
-/// Verdicts in precedence order. A copy is cheap and stays as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdicts(pub(crate) Arc<Vec<Arc<Verdict>>>);
+/// A list. A copy is cheap and stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shared<T>(pub(crate) Arc<Vec<T>>);
 
-impl Deref for Verdicts {
-    type Target = [Arc<Verdict>];
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
 
     fn deref(&self) -> &Self::Target {
         &self.0
     }
 }
 
-impl FromIterator<Verdict> for Verdicts {
-    fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
-        Self(Arc::new(verdicts.into_iter().map(Arc::new).collect()))
+impl<T> From<Vec<T>> for Shared<T> {
+    fn from(list: Vec<T>) -> Self {
+        Self(Arc::new(list))
     }
 }
 
-impl<'a> IntoIterator for &'a Verdicts {
-    type Item = &'a Arc<Verdict>;
-    type IntoIter = std::slice::Iter<'a, Arc<Verdict>>;
+impl<T> FromIterator<T> for Shared<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(list: I) -> Self {
+        Vec::from_iter(list).into()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Shared<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()

@@ -1,10 +1,11 @@
 //! The engine itself: events in, decisions out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 
-use crate::decision::{Action, ActionKind, Decisions, Shortfall};
+use crate::decision::{Action, ActionKind, Decisions, Shared, Shortfall};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
 use crate::explain::{Explainer, Explanation, Question};
@@ -46,11 +47,10 @@ pub struct Engine {
 /// The last answer, but for the verdicts.
 #[derive(Debug, Default)]
 struct Last {
-    /// Of Phases 1 and 2.
-    actions: Vec<Action>,
-    shortfalls: Vec<Shortfall>,
-    /// Of Phase 3, as of the time that follows.
-    releases: Vec<Action>,
+    actions: Shared<Action>,
+    /// How many of the first are of Phases 1 and 2. The others are of Phase 3, as of the time that follows.
+    served: usize,
+    shortfalls: Shared<Shortfall>,
     at: Option<UnixNanos>,
     next_deadline: Option<UnixNanos>,
 }
@@ -218,7 +218,8 @@ impl Engine {
 
         self.effort.machines += ledger.find_excess(&opened, fleet, heard_by, now);
         let served = actions.len();
-        self.last = Last { actions, shortfalls, ..Last::default() };
+        let (actions, shortfalls) = (actions.into(), shortfalls.into());
+        self.last = Last { actions, served, shortfalls, ..Last::default() };
         let decisions = self.repeat(now, ended);
         let explanation = explainer
             .map(|explainer| explainer.after_phase3(&self.fleet, &decisions.actions, served, &self.policy));
@@ -231,7 +232,7 @@ impl Engine {
         let is_same = last.at.is_some_and(|at| at <= now) && last.next_deadline.is_none_or(|due| now < due);
         if !is_same {
             let ledger = &self.ledger;
-            let mut releases = phase3::run(
+            let releases = phase3::run(
                 &mut self.fleet,
                 &self.symbols,
                 &ledger.claims,
@@ -244,16 +245,13 @@ impl Engine {
             self.effort.machines += releases.looked_at;
             last.at = Some(now);
             last.next_deadline = releases.next_deadline;
-            last.releases.clear();
-            last.releases.append(&mut releases.actions);
+            let all = Arc::make_mut(&mut last.actions.0);
+            all.truncate(last.served);
+            all.extend(releases.actions);
         }
         ended(Phase::Phase3);
-        let mut actions = Vec::with_capacity(last.actions.len() + last.releases.len());
-        actions.extend_from_slice(&last.actions);
-        actions.extend_from_slice(&last.releases);
-        let (verdicts, shortfalls) = (self.ledger.verdicts.clone(), last.shortfalls.clone());
-        ended(Phase::Verdicts);
-        Decisions { actions, verdicts, shortfalls }
+        let (actions, shortfalls) = (last.actions.clone(), last.shortfalls.clone());
+        Decisions { actions, verdicts: self.ledger.verdicts.clone(), shortfalls }
     }
 
     /// How much the last decision looked at.

@@ -15,7 +15,7 @@ use bigfleet_types::UnixNanos;
 use crate::changes::Changes;
 use crate::claims::Claims;
 use crate::class::ClassIx;
-use crate::decision::{Verdict, Verdicts};
+use crate::decision::{Shared, Verdict};
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan, Reach};
@@ -76,7 +76,7 @@ pub(crate) struct Ledger {
     reach: Reach,
     /// By place of the verdict.
     order: Vec<Seat>,
-    pub(crate) verdicts: Verdicts,
+    pub(crate) verdicts: Shared<Arc<Verdict>>,
     /// Places of verdicts of rows that are no more.
     gone: Vec<u32>,
     /// Classes of which something free may be in other hands than before.
@@ -143,7 +143,7 @@ impl Ledger {
         self.holds.start_over(fleet, policy);
         self.reach = Reach::default();
         self.order.clear();
-        self.verdicts = Verdicts::default();
+        self.verdicts = Shared::default();
     }
 
     fn catch_up(
@@ -449,7 +449,7 @@ impl Ledger {
         for (position, seat) in (0..).zip(&order) {
             self.books[seat.cluster.at()].entries[seat.at as usize].position = Some(position);
         }
-        (self.verdicts, self.order) = (Verdicts(Arc::new(verdicts)), order);
+        (self.verdicts, self.order) = (verdicts.into(), order);
     }
 
     /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.

@@ -37,7 +37,7 @@ mod verdict;
 pub use content::{Content, Mark, Marks};
 pub use decision::{
     Action, ActionKind, Candidate, Decisions, GangVerdict, Gangs, MatchingSupply, Preemption, SameVerdict,
-    Shortfall, UnmetReason, Verdict, Verdicts,
+    Shared, Shortfall, UnmetReason, Verdict,
 };
 pub use engine::Engine;
 pub use event::{CreatedFor, Eligibility, Event, Facts, PreemptedFor, Purpose};

@@ -123,7 +123,7 @@ impl Pair {
         let (copied, marks) = content.decide(self.now);
         assert_eq!(ours, copied, "step {}: remembering (left) and an engine made of its content", self.steps);
         assert_eq!(content.marked(&self.remembers.marks()), marks, "marks of step {}", self.steps);
-        self.actions = ours.actions;
+        self.actions = ours.actions.to_vec();
     }
 
     fn step(&mut self, bytes: &mut Bytes<'_>) {

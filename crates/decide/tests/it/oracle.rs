@@ -54,7 +54,7 @@ fn decisions(input: &Input, outcome: oracle::Outcome) -> Decisions {
     });
     Decisions {
         actions: actions.collect(),
-        verdicts: outcome.verdicts.into_iter().map(|of| verdict(input, of)).collect(),
+        verdicts: outcome.verdicts.into_iter().map(|of| Arc::new(verdict(input, of))).collect(),
         shortfalls: shortfalls.collect(),
     }
 }

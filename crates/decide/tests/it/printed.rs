@@ -1,5 +1,7 @@
 //! The bytes of an answer where the examples do not show them.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use bigfleet_decide::{Input, Report};
@@ -59,7 +61,7 @@ fn lists_are_sorted_by_bytes_and_numbered_as_emitted() {
     ];
     let mut actions: Vec<Action> = kinds.iter().map(|kind| action(*kind, "gpu-2")).collect();
     actions.extend(["gpu-10", "\u{e4}", "z"].map(|id| action(ActionKind::Delete, id)));
-    let decisions = Decisions { actions, ..Decisions::default() };
+    let decisions = Decisions { actions: actions.into(), ..Decisions::default() };
     let report = Report::new(&Input::default(), decisions, vec![]);
 
     let order: Vec<(u64, &str, &str)> =
@@ -100,7 +102,7 @@ fn an_unmet_need_and_its_quantities() {
         supply: Some(MatchingSupply { idle: 1, configured: 256, speculative: 3, capped: true }),
         preemption: None,
     };
-    let decisions = Decisions { verdicts: [verdict].into_iter().collect(), ..Decisions::default() };
+    let decisions = Decisions { verdicts: vec![Arc::new(verdict)].into(), ..Decisions::default() };
     let printed = Report::new(&Input::default(), decisions, vec![]).to_json().unwrap();
     let expected = r#"  "needs": [
     {

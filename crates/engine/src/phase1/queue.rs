@@ -67,7 +67,8 @@ impl Line {
     fn of(pass: &mut Pass<'_>, classes: &[ClassIx], tier: Tier) -> Self {
         let mut order = Vec::with_capacity(classes.len());
         for class in classes {
-            if let Some(pool) = pass.fleet.pools.find(*class, tier.place()).filter(|pool| pass.free(*pool) > 0)
+            if let Some(pool) =
+                pass.fleet.pools.find(*class, tier.place()).filter(|pool| pass.free(*pool) > 0)
                 && let Some(slot) = pass.head(pool)
             {
                 order.push((pass.fleet.rank(slot), pool));

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bigfleet_engine::{Verdict, Verdicts};
+use bigfleet_engine::{Shared, Verdict};
 use bigfleet_types::NeedKey;
 
 /// How far ahead a verdict is looked for that came or went in between.
@@ -16,7 +16,7 @@ const AHEAD: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Open {
     /// All verdicts of the last cycle. As long as they live, none of their places in memory is another's.
-    known: Verdicts,
+    known: Shared<Arc<Verdict>>,
     rows: BTreeMap<NeedKey, Arc<Verdict>>,
 }
 
@@ -32,7 +32,7 @@ impl Open {
     }
 
     /// Takes in the verdicts of a cycle.
-    pub(super) fn take_in(&mut self, verdicts: &Verdicts) {
+    pub(super) fn take_in(&mut self, verdicts: &Shared<Arc<Verdict>>) {
         let (old, new) = (&self.known[..], &verdicts[..]);
         if std::ptr::eq(old, new) {
             return;

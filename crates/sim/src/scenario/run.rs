@@ -139,13 +139,14 @@ impl<'s> Run<'s> {
             self.engine.apply(Event::Heard(cluster));
         }
         let decisions = self.engine.decide(now.time);
-        self.age(decisions.shortfalls);
+        self.age(&decisions.shortfalls);
         let mut allowance = Allowance::new(self.scenario.policy.reclaim_cap, || self.world.configured());
         let mut done = Vec::new();
-        for action in decisions.actions {
+        for action in &decisions.actions {
             if allowance.lets(action.kind, action.cluster.as_ref()) {
-                self.execute(&action, now);
-                done.push(Done { kind: action.kind, machine: action.machine, cluster: action.cluster });
+                self.execute(action, now);
+                let (machine, cluster) = (action.machine.clone(), action.cluster.clone());
+                done.push(Done { kind: action.kind, machine, cluster });
             }
         }
         self.tally.cycle(done.iter().map(|done| done.kind));
@@ -205,14 +206,14 @@ impl<'s> Run<'s> {
     }
 
     /// A shortfall is one cycle older if it was there before; what is no shortfall any more is dropped.
-    fn age(&mut self, shortfalls: Vec<Shortfall>) {
+    fn age(&mut self, shortfalls: &[Shortfall]) {
         let before = std::mem::take(&mut self.ledger);
         self.ledger = shortfalls
-            .into_iter()
+            .iter()
             .map(|shortfall| {
                 let age = before.get(&shortfall.key).map_or(1, |entry| entry.age + 1);
                 let priority = shortfall.need.profile.priority();
-                (shortfall.key, Entry { age, priority, deficit: shortfall.deficit })
+                (shortfall.key.clone(), Entry { age, priority, deficit: shortfall.deficit.clone() })
             })
             .collect();
     }
