@@ -25,6 +25,7 @@ pub(crate) struct Row {
     /// With its arrival.
     pub(crate) need: Arc<Need>,
     pub(crate) precedence: Precedence,
+    pub(crate) arrival: UnixNanos,
     pub(crate) cluster: ClusterIx,
     pub(crate) profile: ProfileIx,
     /// What machines bound for this Need are stamped with.
@@ -38,10 +39,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn arrival(&self) -> UnixNanos {
-        self.need.arrival.unwrap_or_default()
-    }
-
     pub(crate) fn key(&self, symbols: &Symbols) -> NeedKey {
         self.need.key(symbols.name(self.cluster))
     }
@@ -58,7 +55,7 @@ impl Row {
 
 /// The order in which Needs have their turn.
 pub(crate) fn compare(symbols: &Symbols, a: &Row, b: &Row) -> Ordering {
-    let first = |row: &Row| (row.precedence, row.arrival());
+    let first = |row: &Row| (row.precedence, row.arrival);
     let ranks = || symbols.rank(a.cluster).cmp(&symbols.rank(b.cluster));
     let key = |row: &Row| row.need.profile.fingerprint();
     first(a)
@@ -165,7 +162,7 @@ impl Demand {
         for (place, mut need) in located {
             let ix = place.or_else(|| self.place_of(&wants, &need));
             let old = ix.and_then(|ix| self.row(ix));
-            need.arrival = Some(need.arrival.or(old.map(Row::arrival)).unwrap_or(at));
+            need.arrival = Some(need.arrival.or(old.map(|row| row.arrival)).unwrap_or(at));
             if old.is_some_and(|row| *row.need == need) {
                 continue;
             }
@@ -227,12 +224,32 @@ impl Demand {
         folds: Vec<Row>,
         matching: &mut Matching,
     ) -> Vec<RowIx> {
-        let made: Vec<RowIx> = folds.into_iter().map(|fold| self.insert(fold)).collect();
-        let Some(wants) = self.clusters.get_mut(cluster) else { return made };
-        for old in std::mem::replace(&mut wants.made, made.clone()) {
-            self.withdraw(old, matching);
+        let mut old = self.clusters.get_mut(cluster).map(|wants| std::mem::take(&mut wants.made));
+        let old = old.get_or_insert_default();
+        let made: Vec<RowIx> = folds.into_iter().map(|fold| self.put(fold, old, matching)).collect();
+        old.drain(..).for_each(|ix| self.withdraw(ix, matching));
+        if let Some(wants) = self.clusters.get_mut(cluster) {
+            wants.made.clone_from(&made);
         }
         made
+    }
+
+    /// Inserts a fold in the place of an old one of the same key, if there is one; that is not old any more. It is as it
+    /// was if nothing about it changed.
+    fn put(&mut self, mut fold: Row, old: &mut Vec<RowIx>, matching: &mut Matching) -> RowIx {
+        let is_it = |ix: &RowIx| self.row(*ix).is_some_and(|row| row.stamp == fold.stamp);
+        let Some(at) = old.iter().position(is_it) else { return self.insert(fold) };
+        let ix = old.swap_remove(at);
+        if let Some(row) = &mut self.rows[ix.at()] {
+            if row.need != fold.need || row.gangs != fold.gangs {
+                self.versions += 1;
+                fold.version = self.versions;
+                std::mem::swap(row, &mut fold);
+            }
+            // Of one key, and so of one profile.
+            matching.release(fold.profile);
+        }
+        ix
     }
 
     fn update(&mut self, ix: RowIx, need: Need, symbols: &mut Symbols) {
@@ -241,6 +258,7 @@ impl Demand {
         // Equal keys have equal profiles.
         row.aggregate = symbols.dimensions.lanes(&need.aggregate);
         row.min_unit = symbols.dimensions.lanes(&need.min_unit);
+        row.arrival = need.arrival.unwrap_or_default();
         row.need = Arc::new(need);
         row.version = self.versions;
     }
@@ -306,7 +324,7 @@ impl Demand {
                 wants.sets.push(set);
             }
         }
-        wants.sets.extend(self.gang_sets(gangs, forms, symbols, matching));
+        wants.sets.extend(self.gang_sets(gangs, &mut folds, forms, symbols, matching));
         self.mark_shared(&mut wants.sets);
         folds
     }
@@ -315,10 +333,11 @@ impl Demand {
         self.row(ix).is_some_and(|row| matching.same(row.profile).is_some())
     }
 
-    /// Equal gangs together, with what they fold into.
+    /// Equal gangs together, with what they fold into: what `old` folds become, as far as they do.
     fn gang_sets(
         &mut self,
         mut gangs: Vec<RowIx>,
+        old: &mut Vec<RowIx>,
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
@@ -326,7 +345,7 @@ impl Demand {
         let row_of = |ix: &RowIx| self.rows[ix.at()].as_ref();
         gangs.sort_unstable_by(|a, b| {
             let size = |ix| row_of(ix).map(|row| (row.need.profile.fingerprint(), &row.aggregate));
-            let turn = |ix| row_of(ix).map(|row| (row.arrival(), &row.need.group));
+            let turn = |ix| row_of(ix).map(|row| (row.arrival, &row.need.group));
             size(a).cmp(&size(b)).then_with(|| turn(a).cmp(&turn(b)))
         });
         let equal = |a: &RowIx, b: &RowIx| {
@@ -339,7 +358,7 @@ impl Demand {
             let members: Vec<&Row> = group.iter().filter_map(|ix| self.rows[ix.at()].as_ref()).collect();
             if let Some(fold) = forms.fold(&members, symbols, matching) {
                 let stamps = members.iter().map(|row| row.stamp).collect();
-                let fold = self.insert(fold);
+                let fold = self.put(fold, old, matching);
                 sets.push(GangSet { gangs: group, stamps, fold, shared: false });
             }
         }
@@ -422,6 +441,7 @@ fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching
     let (cluster, stamp) = symbols.destination(&need.key(cluster));
     Row {
         precedence: need.precedence(),
+        arrival: need.arrival.unwrap_or_default(),
         cluster,
         profile: matching.retain(&need.profile, symbols),
         stamp,

@@ -66,6 +66,7 @@ impl Forms {
         };
         Some(Row {
             precedence: fold.precedence(),
+            arrival: arrival.unwrap_or_default(),
             cluster: first.cluster,
             profile: matching.retain(&fold.profile, symbols),
             stamp: symbols.stamp(&fold.profile.fingerprint().to_string(), fold.group.as_str()),
@@ -140,7 +141,7 @@ impl Plan {
             }
         }
         for mut gangs in parts.into_values() {
-            gangs.sort_by_key(|row| (row.arrival(), row.need.profile.fingerprint(), row.need.group.clone()));
+            gangs.sort_by_key(|row| (row.arrival, row.need.profile.fingerprint(), row.need.group.clone()));
             plan.made.extend(forms.fold(&gangs, symbols, matching));
         }
         plan

@@ -41,6 +41,7 @@ pub(crate) struct Seat {
 struct Entry {
     ix: RowIx,
     version: u64,
+    arrival: UnixNanos,
     stamp: StampIx,
     outcome: Outcome,
     /// The place of its verdict; `None` before the first one.
@@ -51,6 +52,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
+    /// The rows of these, as the demand was folded.
+    rows: Vec<RowIx>,
     /// Where the gangs are that are told what is free, and what they match.
     told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
@@ -220,7 +223,12 @@ impl Ledger {
         demand: &Demand,
         symbols: &Symbols,
     ) {
+        if self.renew(cluster, rows, demand) {
+            return;
+        }
         let book = &mut self.books[cluster.at()];
+        book.rows.clear();
+        book.rows.extend(rows);
         let before = std::mem::take(&mut book.entries);
         let places: Map<RowIx, usize> = before.iter().map(|entry| entry.ix).zip(0..).collect();
         let mut stays = vec![false; before.len()];
@@ -255,8 +263,15 @@ impl Ledger {
                 self.gone.push(before);
             }
             let position = positions.next_if(|position| order(*position).is_eq());
-            let outcome = Outcome::default();
-            book.entries.push(Entry { ix: *ix, version: row.version, stamp: row.stamp, outcome, position });
+            let Row { version, arrival, stamp, .. } = **row;
+            book.entries.push(Entry {
+                ix: *ix,
+                version,
+                arrival,
+                stamp,
+                outcome: Outcome::default(),
+                position,
+            });
             self.claims.live.insert((cluster, row.stamp));
             // A fold may be stamped as a row that came is: it stands in front of the same machines.
             self.moved.push((cluster, row.stamp));
@@ -276,6 +291,25 @@ impl Ledger {
         }
     }
 
+    /// Takes in the rows of a cluster if they are those that it has, whatever they want now, and in the same order.
+    fn renew(&mut self, cluster: ClusterIx, rows: &[RowIx], demand: &Demand) -> bool {
+        let Book { entries, rows: known, .. } = &mut self.books[cluster.at()];
+        let stays = |entry: &Entry| {
+            let row = demand.row(entry.ix);
+            row.is_some_and(|row| row.stamp == entry.stamp && row.arrival == entry.arrival)
+        };
+        if rows != known || !entries.iter().all(stays) {
+            return false;
+        }
+        for entry in entries {
+            if let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) {
+                entry.version = row.version;
+                self.moved.push((cluster, entry.stamp));
+            }
+        }
+        true
+    }
+
     /// All rows with a turn, and those that rest where others have one.
     pub(crate) fn turns<'a>(
         &mut self,
@@ -285,7 +319,7 @@ impl Ledger {
         symbols: &Symbols,
     ) -> (Turns<'a>, Rest<'a>) {
         // The rows of a book are in order, so their places in it stand for all that tells equals apart.
-        let order = |row: &Row, at: u32| (row.precedence, row.arrival(), symbols.rank(row.cluster), at);
+        let order = |row: &Row, at: u32| (row.precedence, row.arrival, symbols.rank(row.cluster), at);
         let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
         // So that the turns of each precedence come in order as far as arrivals allow.
@@ -488,7 +522,7 @@ fn set(of: &mut BTreeSet<ClusterIx>, cluster: ClusterIx, member: bool) {
 fn stands(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
     let key = &verdict.key;
     (verdict.need.precedence(), verdict.arrival, &key.cluster)
-        .cmp(&(row.precedence, row.arrival(), symbols.name(row.cluster)))
+        .cmp(&(row.precedence, row.arrival, symbols.name(row.cluster)))
         .then_with(|| key.fingerprint.cmp(&row.need.profile.fingerprint()))
         .then_with(|| key.group.cmp(&row.need.group))
 }

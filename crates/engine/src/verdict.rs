@@ -35,7 +35,7 @@ impl Judge {
         Verdict {
             need: row.need.clone(),
             key: row.key(pass.symbols),
-            arrival: row.arrival(),
+            arrival: row.arrival,
             satisfied,
             residual: dimensions.resources(&outcome.residual),
             claimed: count(outcome.credited.len() + outcome.acquired.len()),

@@ -37,7 +37,7 @@ pub(crate) fn retell<'a>(
     let symbols = pass.symbols;
     if !acquisitions.is_empty() {
         listeners.sort_by_cached_key(|Listener { seat, row, early, .. }| {
-            (row.precedence, !early, row.arrival(), symbols.rank(seat.cluster), seat.at)
+            (row.precedence, !early, row.arrival, symbols.rank(seat.cluster), seat.at)
         });
     }
     for slot in acquisitions.iter().flat_map(|(.., slots)| slots) {
