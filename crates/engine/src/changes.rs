@@ -14,6 +14,8 @@ pub(crate) struct Changes {
     pub(crate) any: bool,
     /// Clusters of which a machine, the demand or the gate changed.
     pub(crate) clusters: Set<ClusterIx>,
+    /// Those of them where a bound machine came, went or changed.
+    pub(crate) restocked: Set<ClusterIx>,
     /// Machines that left the pool they were in, so that nobody has a claim on them any more. Perhaps repeatedly.
     pub(crate) moved: Vec<Slot>,
     /// Machines that are or were Idle. Perhaps repeatedly.
@@ -29,6 +31,7 @@ impl Default for Changes {
             everything: true,
             any: true,
             clusters: Set::default(),
+            restocked: Set::default(),
             moved: Vec::new(),
             idle: Vec::new(),
             flipped: Vec::new(),
@@ -49,6 +52,7 @@ impl Changes {
         self.everything = false;
         self.any = false;
         self.clusters.clear();
+        self.restocked.clear();
         self.moved.clear();
         self.idle.clear();
         self.flipped.clear();
@@ -76,7 +80,10 @@ impl Changes {
             return;
         }
         match place {
-            Some(Place::Bound(binding)) => self.cluster(binding.cluster),
+            Some(Place::Bound(binding)) => {
+                self.cluster(binding.cluster);
+                self.restocked.insert(binding.cluster);
+            }
             Some(Place::CreatingFor { cluster, .. } | Place::Draining(Drain::For { cluster, .. })) => {
                 self.cluster(cluster);
             }

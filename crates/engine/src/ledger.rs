@@ -173,9 +173,7 @@ impl Ledger {
         let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
         let whole: Vec<ClusterIx> = whole.into_iter().collect();
         self.claims.release_counted(fleet);
-        for cluster in &whole {
-            self.claims.forget_stock(*cluster);
-        }
+        changes.restocked.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
         for cluster in &self.open {
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
@@ -256,6 +254,8 @@ impl Ledger {
         if fresh.is_empty() && gone.is_empty() {
             return;
         }
+        // What stamps name is not what it was.
+        self.claims.forget_stock(cluster);
         let mut positions = gone.iter().filter_map(|entry| entry.position).peekable();
         for (ix, row) in &fresh {
             let order = |position: u32| stands(&self.verdicts[position as usize], row, symbols);
@@ -420,7 +420,8 @@ impl Ledger {
             match entry.position {
                 Some(position) => {
                     let known = &self.verdicts[position as usize];
-                    if **known != verdict {
+                    // Rows that are as they were share their Need.
+                    if !Arc::ptr_eq(&known.need, &verdict.need) || **known != verdict {
                         Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
                     }
                 }
@@ -453,33 +454,34 @@ impl Ledger {
     /// Takes out the verdicts that are gone and puts in those of new rows.
     fn rearrange(&mut self, fresh: Vec<(Seat, Arc<Verdict>)>, demand: &Demand, symbols: &Symbols) {
         self.gone.sort_unstable();
-        let (old, seats) = (std::mem::take(&mut self.verdicts.0), std::mem::take(&mut self.order));
-        let number = old.len() + fresh.len() - self.gone.len();
+        let number = self.order.len() + fresh.len() - self.gone.len();
         let (mut verdicts, mut order) = (Vec::with_capacity(number), Vec::with_capacity(number));
+        let mut from = 0;
+        let before: Vec<usize> = fresh
+            .iter()
+            .map(|(seat, _)| {
+                let row = demand.row(self.books[seat.cluster.at()].entries[seat.at as usize].ix);
+                let later = &self.verdicts[from..];
+                let passed = |row| later.partition_point(|known| stands(known, row, symbols).is_lt());
+                from += row.map_or(0, passed);
+                from
+            })
+            .collect();
+        let known = Arc::unwrap_or_clone(std::mem::take(&mut self.verdicts.0));
+        let mut known = (0..).zip(known).zip(std::mem::take(&mut self.order)).peekable();
         let mut gone = self.gone.iter().map(|position| *position as usize).peekable();
-        let mut at = 0;
-        let mut keep = |verdicts: &mut Vec<Arc<Verdict>>, order: &mut Vec<Seat>, end: usize| {
-            while at < end {
-                let stop = gone.peek().copied().unwrap_or(end).min(end);
-                verdicts.extend(old[at..stop].iter().cloned());
-                order.extend(&seats[at..stop]);
-                at = stop;
-                if gone.next_if(|position| *position == stop && stop < end).is_some() {
-                    at += 1;
+        for (before, new) in before.into_iter().zip(fresh.into_iter().map(Some)).chain([(usize::MAX, None)]) {
+            while let Some(((at, verdict), seat)) = known.next_if(|((at, _), _)| *at < before) {
+                if gone.next_if_eq(&at).is_none() {
+                    verdicts.push(verdict);
+                    order.push(seat);
                 }
             }
-        };
-        let mut from = 0;
-        for (seat, verdict) in fresh {
-            let entry = &self.books[seat.cluster.at()].entries[seat.at as usize];
-            if let Some(row) = demand.row(entry.ix) {
-                from += old[from..].partition_point(|known| stands(known, row, symbols).is_lt());
+            if let Some((seat, verdict)) = new {
+                verdicts.push(verdict);
+                order.push(seat);
             }
-            keep(&mut verdicts, &mut order, from);
-            verdicts.push(verdict);
-            order.push(seat);
         }
-        keep(&mut verdicts, &mut order, old.len());
         for (position, seat) in (0..).zip(&order) {
             self.books[seat.cluster.at()].entries[seat.at as usize].position = Some(position);
         }

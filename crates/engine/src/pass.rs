@@ -147,8 +147,9 @@ impl<'a> Pass<'a> {
     pub(crate) fn wake_behind(&mut self, row: &Row) {
         let (fleet, matching) = (self.fleet, &self.matching);
         let uses = |other: &Row| {
-            let mut own = fleet.pools.own_bound(other.cluster, other.stamp).iter();
-            own.any(|ix| matching.matches(row.profile, fleet.class_of(*ix)))
+            let line = fleet.pools.line(other.cluster, other.stamp);
+            let mut classes = line.chunk_by(|a, b| a.class == b.class).map(|run| run[0].class);
+            classes.any(|class| matching.matches(row.profile, class))
         };
         let Self { rest, claims, .. } = self;
         rest.wake_behind(row, uses, |ix, woken| {

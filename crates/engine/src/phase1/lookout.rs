@@ -21,7 +21,8 @@ const KEPT: usize = 1 << 10;
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout {
-    pub(super) terrains: Map<Sight, Terrain>,
+    /// Boxed, because they are taken out and put back for every gang.
+    pub(super) terrains: Map<Sight, Box<Terrain>>,
     /// The classes that match a profile, in the order of acquisition, by profile and requested devices; and how many
     /// there are.
     orders: Map<(Serial, LaneSet), (usize, Arc<Order<AcquireKey>>)>,
@@ -139,7 +140,7 @@ mod tests {
             assert_eq!(noted, 5 + (NOTES + more) as u64);
             let cut = noted - (NOTES / 2) as u64;
             for (number, read) in [noted, cut, cut - 1].into_iter().enumerate() {
-                lookout.terrains.insert(sight(number), Terrain::that_read(read));
+                lookout.terrains.insert(sight(number), Box::new(Terrain::that_read(read)));
             }
             lookout.tidy();
             assert_eq!((lookout.notes.len(), lookout.noted()), (kept, noted));
@@ -156,7 +157,7 @@ mod tests {
         for (number, kept) in [(KEPT, KEPT), (KEPT + 1, 0)] {
             let mut lookout = Lookout::default();
             for at in 0..number {
-                lookout.terrains.insert(sight(at), Terrain::default());
+                lookout.terrains.insert(sight(at), Box::default());
                 lookout.orders.insert((0, LaneSet::from_slice(&[at])), (0, Arc::new(Order::of([]))));
             }
             lookout.tidy();

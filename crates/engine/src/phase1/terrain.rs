@@ -110,7 +110,7 @@ pub(crate) struct Terrain {
 }
 
 /// The terrain that a gang sees, on loan from the pass.
-pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Terrain) {
+pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Box<Terrain>) {
     let serial = pass.matching.serial(row.profile);
     let sight = (serial, row.min_unit.clone(), row.aggregate.positive().collect());
     let mut known = pass.lookout.terrains.remove(&sight);
@@ -119,11 +119,11 @@ pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Terr
     {
         known = None;
     }
-    (sight, known.unwrap_or_else(|| Terrain::survey(pass, row, key)))
+    (sight, known.unwrap_or_else(|| Box::new(Terrain::survey(pass, row, key))))
 }
 
 /// Keeps the terrain for the gangs that follow.
-pub(super) fn give_back(pass: &mut Pass<'_>, sight: Sight, terrain: Terrain) {
+pub(super) fn give_back(pass: &mut Pass<'_>, sight: Sight, terrain: Box<Terrain>) {
     pass.lookout.terrains.insert(sight, terrain);
 }
 
