@@ -14,8 +14,8 @@ pub(crate) struct Changes {
     pub(crate) any: bool,
     /// Clusters of which a machine, the demand or the gate changed.
     pub(crate) clusters: Set<ClusterIx>,
-    /// Those of them where a bound machine came, went or changed.
-    pub(crate) restocked: Set<ClusterIx>,
+    /// Those of them where it was not the demand alone.
+    pub(crate) opened: Set<ClusterIx>,
     /// Machines that left the pool they were in, so that nobody has a claim on them any more. Perhaps repeatedly.
     pub(crate) moved: Vec<Slot>,
     /// Machines that are or were Idle. Perhaps repeatedly.
@@ -31,7 +31,7 @@ impl Default for Changes {
             everything: true,
             any: true,
             clusters: Set::default(),
-            restocked: Set::default(),
+            opened: Set::default(),
             moved: Vec::new(),
             idle: Vec::new(),
             flipped: Vec::new(),
@@ -52,16 +52,25 @@ impl Changes {
         self.everything = false;
         self.any = false;
         self.clusters.clear();
-        self.restocked.clear();
+        self.opened.clear();
         self.moved.clear();
         self.idle.clear();
         self.flipped.clear();
     }
 
-    pub(crate) fn cluster(&mut self, cluster: ClusterIx) {
+    /// A cluster wants something else than before.
+    pub(crate) fn demand(&mut self, cluster: ClusterIx) {
         self.any = true;
         if !self.everything {
             self.clusters.insert(cluster);
+        }
+    }
+
+    /// Of a cluster, something else changed.
+    pub(crate) fn cluster(&mut self, cluster: ClusterIx) {
+        self.demand(cluster);
+        if !self.everything {
+            self.opened.insert(cluster);
         }
     }
 
@@ -80,10 +89,7 @@ impl Changes {
             return;
         }
         match place {
-            Some(Place::Bound(binding)) => {
-                self.cluster(binding.cluster);
-                self.restocked.insert(binding.cluster);
-            }
+            Some(Place::Bound(binding)) => self.cluster(binding.cluster),
             Some(Place::CreatingFor { cluster, .. } | Place::Draining(Drain::For { cluster, .. })) => {
                 self.cluster(cluster);
             }

@@ -105,7 +105,7 @@ impl Engine {
 
     fn demand_applied(&mut self, cluster: &ClusterId, changed: bool) {
         if changed && let Some(cluster) = self.symbols.known_cluster(cluster) {
-            self.fleet.changes.cluster(cluster);
+            self.fleet.changes.demand(cluster);
         }
         // Classing half a million machines anew is better done before somebody waits for a decision, but not once for
         // every cluster that mentions a key of its own.
@@ -211,6 +211,7 @@ impl Engine {
             (seat, outcome, verdict)
         });
         ledger.record(found, &opened, demand, symbols);
+        ledger.refresh(demand, |row, outcome| judge.of(&mut pass, row, outcome));
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();
         ledger.taken = taken;
@@ -299,8 +300,8 @@ impl Engine {
             self.symbols.settle();
             ended(Phase::Settle);
             let Self { fleet, demand, forms, symbols, matching, ledger, policy, .. } = self;
-            let opened = ledger.open(fleet, demand, symbols, matching, policy);
-            if ledger.fold(&opened, fleet, demand, forms, symbols, matching) {
+            let mut opened = ledger.open(fleet, demand, symbols, matching, policy);
+            if ledger.fold(&mut opened, fleet, demand, forms, symbols, matching) {
                 ended(Phase::Fold);
                 return opened;
             }

@@ -9,7 +9,7 @@ use bigfleet_types::{Fingerprint, Group, Need, Operator, Profile, Requirement, R
 use sha2::{Digest, Sha256};
 
 use crate::class::ClassIx;
-use crate::demand::{Demand, Row, RowIx, Wants, earliest};
+use crate::demand::{Demand, Row, RowIx, Tables, Wants, earliest};
 use crate::fleet::Fleet;
 use crate::intern::{Map, Set, StampIx, Symbols};
 use crate::lanes::Lanes;
@@ -104,21 +104,31 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Sorts what a cluster wants into what folds and what does not.
+    /// Sorts what a cluster wants into what folds and what does not. `before`: the rows and their versions when that was
+    /// found last, if only the demand changed since then.
     pub(crate) fn of(
         wants: &Wants,
+        before: &[(RowIx, u64)],
         fleet: &Fleet,
         demand: &Demand,
         reach: &mut Reach,
-        forms: &mut Forms,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
+        (forms, symbols, matching): Tables<'_>,
     ) -> Self {
         let mut plan = Self::default();
         // Folds that are not those of one whole set.
         let mut parts: Map<StampIx, Vec<&Row>> = Map::default();
         plan.rows.extend(&wants.plain);
+        // In the order of the sets, as it is with these.
+        let mut before = before.iter();
         for set in &wants.sets {
+            let is_it = |(ix, version): &(RowIx, u64)| {
+                *ix == set.fold && demand.row(*ix).is_some_and(|fold| fold.version == *version)
+            };
+            if !set.shared && before.clone().any(is_it) {
+                before.find(|known| is_it(known));
+                plan.rows.push(set.fold);
+                continue;
+            }
             let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
             let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
             matching.look(first.profile, &fleet.classes);

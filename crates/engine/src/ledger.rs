@@ -20,6 +20,7 @@ use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan, Reach};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
+use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
 use crate::phase1::{Kept, Known, Listener, Lookout, Outcome, Rest, Resting, Turn, Turns};
@@ -43,6 +44,9 @@ struct Entry {
     version: u64,
     arrival: UnixNanos,
     stamp: StampIx,
+    /// What the row wanted then, and the least that a machine of it had to have.
+    aggregate: Lanes,
+    min_unit: Lanes,
     outcome: Outcome,
     /// The place of its verdict; `None` before the first one.
     position: Option<u32>,
@@ -52,8 +56,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
-    /// The rows of these, as the demand was folded.
-    rows: Vec<RowIx>,
+    /// The rows of these with their versions, as the demand was folded.
+    rows: Vec<(RowIx, u64)>,
     /// Where the gangs are that are told what is free, and what they match.
     told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
@@ -86,14 +90,16 @@ pub(crate) struct Ledger {
     touched: Vec<ClassIx>,
     /// Whose machines changed, in ascending order.
     moved: Vec<(ClusterIx, StampIx)>,
+    /// Rows that want something else, and yet keep what they have.
+    standing: Vec<Seat>,
 }
 
 /// The clusters that a decision looks at again.
 pub(crate) struct Opened {
     /// All their rows have a turn but those that rest, in ascending order.
     pub(crate) whole: Vec<ClusterIx>,
-    /// Of these, the ones whose demand has to be folded again.
-    pub(crate) changed: Vec<ClusterIx>,
+    /// The ones whose demand has to be folded again.
+    changed: Vec<ClusterIx>,
 }
 
 impl Ledger {
@@ -115,12 +121,13 @@ impl Ledger {
             // Some gangs fold now that did not, or the other way round.
             let sizes = self.reach.review(&changes.flipped, fleet, matching);
             if !sizes.is_empty() {
-                changes.clusters.extend(demand.with_gangs(&sizes));
+                demand.with_gangs(&sizes).for_each(|cluster| changes.cluster(cluster));
             }
         }
         self.gone.clear();
         self.touched.clear();
         self.moved.clear();
+        self.standing.clear();
         let opened = if changes.everything {
             self.start_over(fleet, symbols, policy);
             let all: Vec<ClusterIx> = (0..symbols.cluster_count()).map(ClusterIx::new).collect();
@@ -170,10 +177,10 @@ impl Ledger {
         self.moved.extend(pools);
         let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
         changed.sort_unstable();
-        let whole: BTreeSet<ClusterIx> = changed.iter().chain(&self.entangled).copied().collect();
+        let whole: BTreeSet<ClusterIx> = changes.opened.iter().chain(&self.entangled).copied().collect();
         let whole: Vec<ClusterIx> = whole.into_iter().collect();
         self.claims.release_counted(fleet);
-        changes.restocked.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
+        changes.opened.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
         for cluster in &self.open {
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
@@ -183,22 +190,26 @@ impl Ledger {
         Opened { whole, changed }
     }
 
-    /// Folds the demand of clusters that changed. `false`: the classes have to tell hosts apart first.
+    /// Folds the demand of clusters that changed, and opens those where not all stands. `false`: the classes have to tell
+    /// hosts apart first.
     pub(crate) fn fold(
         &mut self,
-        opened: &Opened,
+        opened: &mut Opened,
         fleet: &Fleet,
         demand: &mut Demand,
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
     ) -> bool {
-        let mut rows: Vec<RowIx> = Vec::new();
+        let (mut rows, mut stirred): (Vec<RowIx>, Vec<ClusterIx>) = Default::default();
         for cluster in &opened.changed {
             let name = symbols.name(*cluster).clone();
             rows.clear();
             if let Some(wants) = demand.wants(&name) {
-                let plan = Plan::of(wants, fleet, demand, &mut self.reach, forms, symbols, matching);
+                let is_open = opened.whole.binary_search(cluster).is_ok();
+                let before = if is_open { &[][..] } else { &self.books[cluster.at()].rows };
+                let tables = (&mut *forms, &mut *symbols, &mut *matching);
+                let plan = Plan::of(wants, before, fleet, demand, &mut self.reach, tables);
                 if plan.needs_hosts {
                     plan.made.iter().for_each(|row| matching.release(row.profile));
                     return false;
@@ -206,9 +217,52 @@ impl Ledger {
                 rows.extend(&plan.rows);
                 rows.extend(demand.make(&name, plan.made, matching));
             }
-            self.enter(*cluster, &rows, fleet, demand, symbols);
+            if !self.renew(*cluster, &rows, fleet, demand, symbols) {
+                stirred.push(*cluster);
+            }
         }
+        opened.whole.append(&mut stirred);
+        opened.whole.sort_unstable();
+        opened.whole.dedup();
         true
+    }
+
+    /// Takes in the rows of a cluster. Says whether all that is known of it stands, though rows may want something else.
+    fn renew(
+        &mut self,
+        cluster: ClusterIx,
+        rows: &[RowIx],
+        fleet: &Fleet,
+        demand: &Demand,
+        symbols: &Symbols,
+    ) -> bool {
+        let Book { entries, rows: known, .. } = &mut self.books[cluster.at()];
+        let keeps_seat = |entry: &Entry| {
+            let row = demand.row(entry.ix);
+            row.is_some_and(|row| row.stamp == entry.stamp && row.arrival == entry.arrival)
+        };
+        let versioned = |ix: &RowIx| Some((*ix, demand.row(*ix)?.version));
+        if !known.iter().map(|(ix, _)| ix).eq(rows) || !entries.iter().all(keeps_seat) {
+            known.clear();
+            known.extend(rows.iter().filter_map(versioned));
+            self.enter(cluster, rows, fleet, demand, symbols);
+            return false;
+        }
+        known.iter_mut().zip(rows.iter().filter_map(versioned)).for_each(|(known, now)| *known = now);
+        let mut all_stands = true;
+        for (at, entry) in (0..).zip(entries) {
+            let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
+            if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
+                self.standing.push(Seat { cluster, at });
+            } else {
+                self.moved.push((cluster, entry.stamp));
+                all_stands = false;
+            }
+            entry.version = row.version;
+            entry.aggregate.clone_from(&row.aggregate);
+            entry.min_unit.clone_from(&row.min_unit);
+        }
+        all_stands
     }
 
     /// Replaces the rows of a cluster. Those that are what they were keep all that is known of them, those that are told
@@ -221,12 +275,7 @@ impl Ledger {
         demand: &Demand,
         symbols: &Symbols,
     ) {
-        if self.renew(cluster, rows, demand) {
-            return;
-        }
         let book = &mut self.books[cluster.at()];
-        book.rows.clear();
-        book.rows.extend(rows);
         let before = std::mem::take(&mut book.entries);
         let places: Map<RowIx, usize> = before.iter().map(|entry| entry.ix).zip(0..).collect();
         let mut stays = vec![false; before.len()];
@@ -263,12 +312,13 @@ impl Ledger {
                 self.gone.push(before);
             }
             let position = positions.next_if(|position| order(*position).is_eq());
-            let Row { version, arrival, stamp, .. } = **row;
             book.entries.push(Entry {
                 ix: *ix,
-                version,
-                arrival,
-                stamp,
+                version: row.version,
+                arrival: row.arrival,
+                stamp: row.stamp,
+                aggregate: row.aggregate.clone(),
+                min_unit: row.min_unit.clone(),
                 outcome: Outcome::default(),
                 position,
             });
@@ -289,25 +339,6 @@ impl Ledger {
                 self.order[position as usize] = Seat { cluster, at };
             }
         }
-    }
-
-    /// Takes in the rows of a cluster if they are those that it has, whatever they want now, and in the same order.
-    fn renew(&mut self, cluster: ClusterIx, rows: &[RowIx], demand: &Demand) -> bool {
-        let Book { entries, rows: known, .. } = &mut self.books[cluster.at()];
-        let stays = |entry: &Entry| {
-            let row = demand.row(entry.ix);
-            row.is_some_and(|row| row.stamp == entry.stamp && row.arrival == entry.arrival)
-        };
-        if rows != known || !entries.iter().all(stays) {
-            return false;
-        }
-        for entry in entries {
-            if let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) {
-                entry.version = row.version;
-                self.moved.push((cluster, entry.stamp));
-            }
-        }
-        true
     }
 
     /// All rows with a turn, and those that rest where others have one.
@@ -331,7 +362,7 @@ impl Ledger {
                 let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
                 let moved = || self.moved.binary_search(&(*cluster, entry.stamp)).is_ok();
                 if entry.outcome.rests && !moved() {
-                    rest.add(Resting { order, seat, ix, row });
+                    rest.add(Resting { order, seat, ix, row, line: None });
                 } else {
                     self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
                     let acquired = entry.outcome.once_acquired().collect();
@@ -448,6 +479,18 @@ impl Ledger {
             set(&mut self.open, cluster, open);
             set(&mut self.entangled, cluster, entangled);
             set(&mut self.telling, cluster, telling);
+        }
+    }
+
+    /// Says of rows that want something else, and yet keep what they have, what they want now. Call it when all others
+    /// are recorded.
+    pub(crate) fn refresh(&mut self, demand: &Demand, mut judge: impl FnMut(&Row, &Outcome) -> Verdict) {
+        for Seat { cluster, at } in self.standing.drain(..) {
+            let entry = &self.books[cluster.at()].entries[at as usize];
+            if let (Some(row), Some(position)) = (demand.row(entry.ix), entry.position) {
+                let verdict = Arc::new(judge(row, &entry.outcome));
+                Arc::make_mut(&mut self.verdicts.0)[position as usize] = verdict;
+            }
         }
     }
 

@@ -145,14 +145,9 @@ impl<'a> Pass<'a> {
     /// Gives a turn to those rows of the cluster that rest behind this one on machines that it could use: they keep what
     /// it leaves.
     pub(crate) fn wake_behind(&mut self, row: &Row) {
-        let (fleet, matching) = (self.fleet, &self.matching);
-        let uses = |other: &Row| {
-            let line = fleet.pools.line(other.cluster, other.stamp);
-            let mut classes = line.chunk_by(|a, b| a.class == b.class).map(|run| run[0].class);
-            classes.any(|class| matching.matches(row.profile, class))
-        };
-        let Self { rest, claims, .. } = self;
-        rest.wake_behind(row, uses, |ix, woken| {
+        let Self { fleet, matching, rest, claims, .. } = self;
+        let matches = |class| matching.matches(row.profile, class);
+        rest.wake_behind(row, fleet, matches, |ix, woken| {
             let line = fleet.pools.line(woken.cluster, woken.stamp).iter().map(|standing| standing.slot);
             let held: Vec<Slot> = line.filter(|slot| claims.by_slot[slot.at()] == Claim::of(ix)).collect();
             claims.release(fleet, ix, &held, |_| ());

@@ -25,6 +25,7 @@ pub(crate) use self::spread::{Key as SpreadKey, Spread, Universe};
 pub(crate) use self::tell::{Listener, retell};
 pub(crate) use self::turns::{Kept, Known, Turn, Turns};
 use crate::demand::Row;
+use crate::fleet::Fleet;
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Slot};
 use crate::pass::Pass;
@@ -61,7 +62,10 @@ pub(crate) struct Outcome {
     pub(crate) missing: Lanes,
     /// Settled in the first round.
     pub(crate) early: bool,
-    /// A plain row that is served by the first of its own machines. Others matter to it only when they take one.
+    /// A plain row that is covered by what the walk credited, and by all of it: no machine was added for the floor, and
+    /// none released.
+    pub(crate) straight: bool,
+    /// The same by the first of its own machines. Others matter to it only when they take one.
     pub(crate) rests: bool,
 }
 
@@ -168,7 +172,8 @@ fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outco
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
-        return (Outcome { rests: choice.is_none(), choice, ..Outcome::default() }, None);
+        let plain = choice.is_none();
+        return (Outcome { straight: plain, rests: plain, choice, ..Outcome::default() }, None);
     }
     let mut work = Work::new(row);
     match same {
@@ -178,7 +183,8 @@ fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outco
             let undisturbed = credit::own_bound(pass, row, &mut work);
             if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
                 let credited = work.credited;
-                return (Outcome { credited, rests: undisturbed, ..Outcome::default() }, None);
+                let outcome = Outcome { credited, straight: true, rests: undisturbed, ..Outcome::default() };
+                return (outcome, None);
             }
         }
     }
@@ -192,8 +198,9 @@ fn settle(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
         return gang::settle(pass, row, key);
     }
     credit::others(pass, row, &mut work);
+    let straight = work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero());
     floor::guarantee(pass, row, &mut work);
-    buy(pass, row, work)
+    Outcome { straight, ..buy(pass, row, work) }
 }
 
 /// Acquisition of a plain Need.
@@ -269,6 +276,25 @@ impl Outcome {
     /// What Phase 2 does for the row.
     pub(crate) fn relief_mut(&mut self) -> &mut Relief {
         self.relief.get_or_insert_default()
+    }
+
+    /// Whether a row that wanted that much has the same outcome now, if nobody else changes: the walk passes the same
+    /// machines and takes the same ones as long as the same lanes are missing.
+    pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
+        let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());
+        let alike = |before: &Lanes, now: &Lanes| before.positive().eq(now.positive());
+        let classes = self.credited.chunk_by(|a, b| fleet.class(*a) == fleet.class(*b));
+        self.straight
+            && classes.into_iter().all(|machines| {
+                let worth = row.worth(fleet.capacity(machines[0]));
+                machines.iter().all(|_| {
+                    let alike = alike(&before, &now);
+                    before.subtract(&worth);
+                    now.subtract(&worth);
+                    alike
+                })
+            })
+            && alike(&before, &now)
     }
 
     /// Whether what is free for all, or what others acquire, may change the outcome.

@@ -23,15 +23,22 @@ const KEPT: usize = 1 << 10;
 pub(crate) struct Lookout {
     /// Boxed, because they are taken out and put back for every gang.
     pub(super) terrains: Map<Sight, Box<Terrain>>,
-    /// The classes that match a profile, in the order of acquisition, by profile and requested devices; and how many
-    /// there are.
-    orders: Map<(Serial, LaneSet), (usize, Arc<Order<AcquireKey>>)>,
+    /// By profile and requested devices.
+    orders: Map<(Serial, LaneSet), Matched>,
     /// The classes of which a free machine was claimed or given back, came or went, in the order of events.
     notes: Vec<ClassIx>,
     /// How many notes were dropped.
     dropped: u64,
     /// How many terrains there ever were.
     surveys: u64,
+}
+
+/// The classes that match a profile.
+#[derive(Debug)]
+struct Matched {
+    number: usize,
+    /// In the order of acquisition.
+    order: Arc<Order<AcquireKey>>,
 }
 
 impl Lookout {
@@ -88,22 +95,23 @@ pub(super) fn in_order(pass: &mut Pass<'_>, row: &Row, requested: &LaneSet) -> A
     let classes = pass.matching.classes(row.profile);
     let known = pass.lookout.orders.get(&key);
     // Classes are only ever added.
-    let new = classes.get(known.map_or(0, |(number, _)| *number)..).unwrap_or_default();
-    if let Some((_, order)) = known.filter(|_| new.is_empty()) {
-        return order.clone();
+    let new = classes.get(known.map_or(0, |known| known.number)..).unwrap_or_default();
+    if let Some(known) = known.filter(|_| new.is_empty()) {
+        return known.order.clone();
     }
     let interruption = pass.matching.interruption(row.profile);
     let place = |ix: &ClassIx| {
         let class = pass.fleet.classes.get(*ix);
         (acquire_key(class, interruption, requested, &pass.symbols.dimensions), *ix)
     };
-    let known = known.into_iter().flat_map(|(_, order)| order.iter());
+    let known = known.into_iter().flat_map(|known| known.order.iter());
     let known = known.filter(|((tier, _), _)| *tier == Tier::Idle).map(|((_, key), ix)| (*key, ix));
     let mut sorted: Vec<(AcquireKey, ClassIx)> = known.chain(new.iter().map(place)).collect();
     sorted.sort_unstable();
     let of_tier = |tier: Tier| sorted.iter().map(move |(key, ix)| ((tier, *key), *ix));
     let order = Arc::new(Order::of(Tier::ALL.into_iter().flat_map(of_tier)));
-    pass.lookout.orders.insert(key, (classes.len(), order.clone()));
+    let matched = Matched { number: classes.len(), order: order.clone() };
+    pass.lookout.orders.insert(key, matched);
     order
 }
 
@@ -158,7 +166,8 @@ mod tests {
             let mut lookout = Lookout::default();
             for at in 0..number {
                 lookout.terrains.insert(sight(at), Box::default());
-                lookout.orders.insert((0, LaneSet::from_slice(&[at])), (0, Arc::new(Order::of([]))));
+                let none = Matched { number: 0, order: Arc::new(Order::of([])) };
+                lookout.orders.insert((0, LaneSet::from_slice(&[at])), none);
             }
             lookout.tidy();
             assert_eq!((lookout.terrains.len(), lookout.orders.len()), (kept, kept));

@@ -26,7 +26,8 @@ pub(super) struct Order<K> {
 impl<K: PartialEq> Order<K> {
     /// `sorted`: by tier and key.
     pub(super) fn of(sorted: impl IntoIterator<Item = ((Tier, K), ClassIx)>) -> Self {
-        let (mut groups, mut classes): (Vec<((Tier, K), Range<usize>)>, Vec<ClassIx>) = Default::default();
+        let mut groups: Vec<((Tier, K), Range<usize>)> = Vec::new();
+        let mut classes: Vec<ClassIx> = Vec::new();
         for (key, class) in sorted {
             classes.push(class);
             match groups.last_mut() {

@@ -5,9 +5,12 @@
 //! place in the order it claims them again, or has a turn after all if one is gone.
 
 use super::turns::{Known, Order, Turn};
+use crate::class::ClassIx;
 use crate::demand::{Row, RowIx};
+use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, Map, Set};
 use crate::ledger::Seat;
+use crate::lines::Standing;
 use crate::matching::ProfileIx;
 use crate::members::Slot;
 
@@ -18,6 +21,16 @@ pub(crate) struct Resting<'a> {
     pub(crate) seat: Seat,
     pub(crate) ix: RowIx,
     pub(crate) row: &'a Row,
+    /// Its machines, once somebody asked.
+    pub(crate) line: Option<&'a [Standing]>,
+}
+
+impl<'a> Resting<'a> {
+    /// Whether one of its machines is of a class that matches.
+    fn has(&mut self, fleet: &'a Fleet, matches: impl Fn(ClassIx) -> bool) -> bool {
+        let line = *self.line.get_or_insert_with(|| fleet.pools.line(self.row.cluster, self.row.stamp));
+        line.chunk_by(|a, b| a.class == b.class).any(|run| matches(run[0].class))
+    }
 }
 
 /// All of them.
@@ -44,12 +57,13 @@ impl<'a> Rest<'a> {
         self.front = Some(front);
     }
 
-    /// Wakes those behind the front in a row's cluster whose machines the row `uses`. `give_up` gives back what one
-    /// claims, and tells what that was.
+    /// Wakes those behind the front in a row's cluster that have machines of classes that match. `give_up` gives back
+    /// what one claims, and tells what that was.
     pub(crate) fn wake_behind(
         &mut self,
         row: &Row,
-        uses: impl Fn(&Row) -> bool,
+        fleet: &'a Fleet,
+        matches: impl Fn(ClassIx) -> bool,
         mut give_up: impl FnMut(RowIx, &Row) -> Vec<Slot>,
     ) {
         let Some(resting) = self.by_cluster.get_mut(&row.cluster) else { return };
@@ -57,13 +71,13 @@ impl<'a> Rest<'a> {
             return;
         }
         let front = self.front;
-        let woken = resting.extract_if(.., |rest| Some(rest.order) > front && uses(rest.row));
+        let woken = resting.extract_if(.., |rest| Some(rest.order) > front && rest.has(fleet, &matches));
         self.woken.extend(woken.map(|rest| (rest, give_up(rest.ix, rest.row))));
     }
 
     /// The turns of those that were woken since the last call.
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Turn<'a>> {
-        self.woken.drain(..).map(|(Resting { order, seat, ix, row }, held)| {
+        self.woken.drain(..).map(|(Resting { order, seat, ix, row, .. }, held)| {
             let known = Some(Box::new(Known::Rested(held)));
             Turn { order, seat, ix, row, known, acquired: Vec::new() }
         })
