@@ -26,6 +26,28 @@ fn a_served_need_has_no_turn_when_a_neighbour_comes() {
     assert_eq!(effort(&mut engine, 3), (1, 0));
 }
 
+/// A row that wants something else, and keeps what it has, has no turn, nor has a neighbour that leans on its machines;
+/// what it wants now is said all the same.
+#[test]
+fn a_need_that_changes_within_its_machines_has_no_turn() {
+    let (changes, leans) = (need(5, "nvidia.com/gpu=20"), gpu_need(5, 1).group("leans"));
+    let fleet = gpus(4, "c", |m| m.configured("a").of(&changes.build()));
+    let mut engine = engine(Policy::default(), &fleet, &[("a", &[changes, leans.clone()])]);
+    engine.decide(secs(0));
+    assert_eq!(engine.effort().needs, 2);
+    for (amount, turns) in [(18, 0), (24, 0), (17, 0), (16, 2), (15, 0), (17, 2), (8, 2), (0, 2), (1, 2)] {
+        let wants = need(5, &format!("nvidia.com/gpu={amount}"));
+        engine.apply(demand("a", &[wants.clone(), leans.clone()]));
+        let decisions = engine.decide(secs(0));
+        assert_eq!(engine.effort().needs, turns, "{amount}");
+        let verdict =
+            decisions.verdicts.iter().find(|verdict| verdict.need.group == wants.build().group).unwrap();
+        assert_eq!(verdict.need.aggregate, wants.build().aggregate);
+        assert_eq!((verdict.satisfied, verdict.claimed), (true, u32::div_ceil(amount, 8)), "{amount}");
+        assert_eq!(decisions, engine.decide_afresh(secs(0)));
+    }
+}
+
 #[test]
 fn what_waits_to_go_is_looked_at_when_the_time_comes() {
     let mut fleet = gpus(3, "c", |m| m.configured("a"));
