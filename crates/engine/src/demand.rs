@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// The order in which Needs have their turn.
+/// The order in which Needs have their turn. A fold comes after a row that has its key.
 pub(crate) fn compare(symbols: &Symbols, a: &Row, b: &Row) -> Ordering {
     let first = |row: &Row| (row.precedence, row.arrival);
     let ranks = || symbols.rank(a.cluster).cmp(&symbols.rank(b.cluster));
@@ -63,6 +63,7 @@ pub(crate) fn compare(symbols: &Symbols, a: &Row, b: &Row) -> Ordering {
         .then_with(ranks)
         .then_with(|| key(a).cmp(&key(b)))
         .then_with(|| a.need.group.cmp(&b.need.group))
+        .then_with(|| a.gangs.is_some().cmp(&b.gangs.is_some()))
 }
 
 /// What one cluster wants.
@@ -224,10 +225,10 @@ impl Demand {
         folds: Vec<Row>,
         matching: &mut Matching,
     ) -> Vec<RowIx> {
-        let mut old = self.clusters.get_mut(cluster).map(|wants| std::mem::take(&mut wants.made));
-        let old = old.get_or_insert_default();
-        let made: Vec<RowIx> = folds.into_iter().map(|fold| self.put(fold, old, matching)).collect();
-        old.drain(..).for_each(|ix| self.withdraw(ix, matching));
+        let old = self.clusters.get_mut(cluster).map(|wants| std::mem::take(&mut wants.made));
+        let mut old = old.unwrap_or_default();
+        let made: Vec<RowIx> = folds.into_iter().map(|fold| self.put(fold, &mut old, matching)).collect();
+        old.into_iter().for_each(|ix| self.withdraw(ix, matching));
         if let Some(wants) = self.clusters.get_mut(cluster) {
             wants.made.clone_from(&made);
         }
@@ -240,14 +241,14 @@ impl Demand {
         let is_it = |ix: &RowIx| self.row(*ix).is_some_and(|row| row.stamp == fold.stamp);
         let Some(at) = old.iter().position(is_it) else { return self.insert(fold) };
         let ix = old.swap_remove(at);
-        if let Some(row) = &mut self.rows[ix.at()] {
-            if row.need != fold.need || row.gangs != fold.gangs {
-                self.versions += 1;
-                fold.version = self.versions;
-                std::mem::swap(row, &mut fold);
-            }
-            // Of one key, and so of one profile.
-            matching.release(fold.profile);
+        // Of one key, and so of one profile.
+        matching.release(fold.profile);
+        if let Some(row) = &mut self.rows[ix.at()]
+            && (row.need != fold.need || row.gangs != fold.gangs)
+        {
+            self.versions += 1;
+            fold.version = self.versions;
+            *row = fold;
         }
         ix
     }

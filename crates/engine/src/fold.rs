@@ -1,7 +1,7 @@
 //! Folding: gangs that fit one machine whole need no domain; equal ones become one plain Need counted in whole gangs.
 //!
-//! What gangs would fold into is made when their cluster's demand arrives; which do is found afresh in every pass, since
-//! it depends on the fleet.
+//! What gangs would fold into is made when their cluster's demand arrives; which do depends on the fleet, and is found
+//! again when the machines of the cluster or the gangs change.
 
 use std::sync::Arc;
 
@@ -104,11 +104,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Sorts what a cluster wants into what folds and what does not. `before`: the rows and their versions when that was
+    /// Sorts what a cluster wants into what folds and what does not. `before`: the versions of the rows when that was
     /// found last, if only the demand changed since then.
     pub(crate) fn of(
         wants: &Wants,
-        before: &[(RowIx, u64)],
+        before: &[u64],
         fleet: &Fleet,
         demand: &Demand,
         reach: &mut Reach,
@@ -118,14 +118,9 @@ impl Plan {
         // Folds that are not those of one whole set.
         let mut parts: Map<StampIx, Vec<&Row>> = Map::default();
         plan.rows.extend(&wants.plain);
-        // In the order of the sets, as it is with these.
-        let mut before = before.iter();
+        let was_whole = |fold: &Row| before.contains(&fold.version);
         for set in &wants.sets {
-            let is_it = |(ix, version): &(RowIx, u64)| {
-                *ix == set.fold && demand.row(*ix).is_some_and(|fold| fold.version == *version)
-            };
-            if !set.shared && before.clone().any(is_it) {
-                before.find(|known| is_it(known));
+            if !set.shared && demand.row(set.fold).is_some_and(was_whole) {
                 plan.rows.push(set.fold);
                 continue;
             }

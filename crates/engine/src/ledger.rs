@@ -3,8 +3,9 @@
 //! What a cluster is credited with depends on that cluster alone. Only rows that credit does not cover compete for
 //! what is free; such a row is *open* and has a turn in every decision. A gang chooses its domain by what is free
 //! unless its credit covers it, and with the domain what its neighbours find, so an open gang opens its cluster, as any
-//! change in the cluster does. In an open cluster all rows have a turn but those that *rest*: rows that neither changed
-//! themselves nor their machines, and that these machines serve. Everybody else keeps claims and verdict.
+//! change of its machines does, and of its demand unless all rows *stand*: whatever they want now, they keep the
+//! machines that they have. In an open cluster all rows have a turn but those that *rest*: rows that stand, or are as they
+//! were, and that the first of their own machines serve. Everybody else keeps claims and verdict.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -44,7 +45,9 @@ struct Entry {
     version: u64,
     arrival: UnixNanos,
     stamp: StampIx,
-    /// What the row wanted then, and the least that a machine of it had to have.
+    /// The row is a fold.
+    folded: bool,
+    /// What it wanted then, and the least that a machine of it had to have.
     aggregate: Lanes,
     min_unit: Lanes,
     outcome: Outcome,
@@ -56,8 +59,10 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
-    /// The rows of these with their versions, as the demand was folded.
-    rows: Vec<(RowIx, u64)>,
+    /// The rows of these, as the demand was folded.
+    folded: Vec<RowIx>,
+    /// The versions of those.
+    versions: Vec<u64>,
     /// Where the gangs are that are told what is free, and what they match.
     told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
@@ -88,7 +93,7 @@ pub(crate) struct Ledger {
     gone: Vec<u32>,
     /// Classes of which something free may be in other hands than before.
     touched: Vec<ClassIx>,
-    /// Whose machines changed, in ascending order.
+    /// What rows are stamped with that may not rest: they or their machines changed. In ascending order for the turns.
     moved: Vec<(ClusterIx, StampIx)>,
     /// Rows that want something else, and yet keep what they have.
     standing: Vec<Seat>,
@@ -207,7 +212,7 @@ impl Ledger {
             rows.clear();
             if let Some(wants) = demand.wants(&name) {
                 let is_open = opened.whole.binary_search(cluster).is_ok();
-                let before = if is_open { &[][..] } else { &self.books[cluster.at()].rows };
+                let before = if is_open { &[][..] } else { &self.books[cluster.at()].versions };
                 let tables = (&mut *forms, &mut *symbols, &mut *matching);
                 let plan = Plan::of(wants, before, fleet, demand, &mut self.reach, tables);
                 if plan.needs_hosts {
@@ -236,19 +241,18 @@ impl Ledger {
         demand: &Demand,
         symbols: &Symbols,
     ) -> bool {
-        let Book { entries, rows: known, .. } = &mut self.books[cluster.at()];
+        let Book { entries, folded, versions, .. } = &mut self.books[cluster.at()];
         let keeps_seat = |entry: &Entry| {
-            let row = demand.row(entry.ix);
-            row.is_some_and(|row| row.stamp == entry.stamp && row.arrival == entry.arrival)
+            let key = (entry.stamp, entry.folded, entry.arrival);
+            demand.row(entry.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
         };
-        let versioned = |ix: &RowIx| Some((*ix, demand.row(*ix)?.version));
-        if !known.iter().map(|(ix, _)| ix).eq(rows) || !entries.iter().all(keeps_seat) {
-            known.clear();
-            known.extend(rows.iter().filter_map(versioned));
+        versions.clear();
+        versions.extend(rows.iter().filter_map(|ix| Some(demand.row(*ix)?.version)));
+        if rows != folded || !entries.iter().all(keeps_seat) {
+            rows.clone_into(folded);
             self.enter(cluster, rows, fleet, demand, symbols);
             return false;
         }
-        known.iter_mut().zip(rows.iter().filter_map(versioned)).for_each(|(known, now)| *known = now);
         let mut all_stands = true;
         for (at, entry) in (0..).zip(entries) {
             let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
@@ -303,20 +307,22 @@ impl Ledger {
         if fresh.is_empty() && gone.is_empty() {
             return;
         }
-        // What stamps name is not what it was.
+        // What stamps name is not what it was. Of two rows with one stamp, one may have gone.
+        self.claims.live.extend(book.entries.iter().map(|entry| (cluster, entry.stamp)));
         self.claims.forget_stock(cluster);
         let mut positions = gone.iter().filter_map(|entry| entry.position).peekable();
         for (ix, row) in &fresh {
-            let order = |position: u32| stands(&self.verdicts[position as usize], row, symbols);
-            while let Some(before) = positions.next_if(|position| order(*position).is_lt()) {
+            let seen_from_row = |position: u32| place_of(&self.verdicts[position as usize], row, symbols);
+            while let Some(before) = positions.next_if(|position| seen_from_row(*position).is_lt()) {
                 self.gone.push(before);
             }
-            let position = positions.next_if(|position| order(*position).is_eq());
+            let position = positions.next_if(|position| seen_from_row(*position).is_eq());
             book.entries.push(Entry {
                 ix: *ix,
                 version: row.version,
                 arrival: row.arrival,
                 stamp: row.stamp,
+                folded: row.gangs.is_some(),
                 aggregate: row.aggregate.clone(),
                 min_unit: row.min_unit.clone(),
                 outcome: Outcome::default(),
@@ -505,7 +511,7 @@ impl Ledger {
             .map(|(seat, _)| {
                 let row = demand.row(self.books[seat.cluster.at()].entries[seat.at as usize].ix);
                 let later = &self.verdicts[from..];
-                let passed = |row| later.partition_point(|known| stands(known, row, symbols).is_lt());
+                let passed = |row| later.partition_point(|known| place_of(known, row, symbols).is_lt());
                 from += row.map_or(0, passed);
                 from
             })
@@ -563,11 +569,12 @@ fn set(of: &mut BTreeSet<ClusterIx>, cluster: ClusterIx, member: bool) {
     }
 }
 
-/// Where a verdict stands in the order of Needs, seen from a row.
-fn stands(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
+/// Where a verdict is in the order of Needs, seen from a row.
+fn place_of(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
     let key = &verdict.key;
     (verdict.need.precedence(), verdict.arrival, &key.cluster)
         .cmp(&(row.precedence, row.arrival, symbols.name(row.cluster)))
         .then_with(|| key.fingerprint.cmp(&row.need.profile.fingerprint()))
         .then_with(|| key.group.cmp(&row.need.group))
+        .then_with(|| (!verdict.gangs.is_empty()).cmp(&row.gangs.is_some()))
 }

@@ -282,19 +282,17 @@ impl Outcome {
     /// machines and takes the same ones as long as the same lanes are missing.
     pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
         let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());
-        let alike = |before: &Lanes, now: &Lanes| before.positive().eq(now.positive());
-        let classes = self.credited.chunk_by(|a, b| fleet.class(*a) == fleet.class(*b));
-        self.straight
-            && classes.into_iter().all(|machines| {
-                let worth = row.worth(fleet.capacity(machines[0]));
-                machines.iter().all(|_| {
-                    let alike = alike(&before, &now);
-                    before.subtract(&worth);
-                    now.subtract(&worth);
-                    alike
-                })
-            })
-            && alike(&before, &now)
+        for machines in self.credited.chunk_by(|a, b| fleet.class(*a) == fleet.class(*b)) {
+            let worth = row.worth(fleet.capacity(machines[0]));
+            for _ in machines {
+                if !before.positive().eq(now.positive()) {
+                    return false;
+                }
+                before.subtract(&worth);
+                now.subtract(&worth);
+            }
+        }
+        self.straight && before.is_zero() && now.is_zero()
     }
 
     /// Whether what is free for all, or what others acquire, may change the outcome.

@@ -36,6 +36,7 @@ pub(crate) struct Lookout {
 /// The classes that match a profile.
 #[derive(Debug)]
 struct Matched {
+    /// How many there were when they were put in order.
     number: usize,
     /// In the order of acquisition.
     order: Arc<Order<AcquireKey>>,

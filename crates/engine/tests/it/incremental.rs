@@ -1,9 +1,10 @@
 //! A decision that builds on the one before is the one that a fresh pass takes.
 
-use bigfleet_engine::Policy;
+use bigfleet_engine::{Engine, Event, Policy, fold_key};
+use bigfleet_types::{Need, Operator, keys};
 use proptest::prelude::*;
 
-use crate::dsl::{demand, engine, gpu, gpu_need, lines, secs};
+use crate::dsl::{cluster, demand, engine, gpu, gpu_need, lines, machine, need, secs, vector};
 
 #[path = "../../../decide/tests/fuzz/bytes.rs"]
 mod bytes;
@@ -37,4 +38,79 @@ fn a_row_that_passed_a_taken_machine_comes_back_to_it() {
     assert!(engine.decide(secs(0)).actions.is_empty());
     engine.apply(demand("a", &[low]));
     assert_eq!(lines(&engine.decide(secs(1))), ["Reclaim second a"]);
+}
+
+/// Gangs of two cores, each in one zone.
+fn gang(group: &str) -> Need {
+    need(0, "cpu=2").floor("cpu=2").requires(keys::ZONE, Operator::Same, &[]).group(group).build()
+}
+
+/// A row that says of itself that it is what such gangs fold into.
+fn twin(aggregate: &str) -> Need {
+    let (profile, group) = fold_key(&gang("")).unwrap();
+    Need { profile: profile.into(), group, aggregate: vector(aggregate), ..gang("") }
+}
+
+fn want(engine: &mut Engine, name: &str, rows: &[&Need]) {
+    let rows = rows.iter().map(|row| (*row).clone()).collect();
+    engine.apply(Event::Demand { cluster: cluster(name), rows, at: secs(1) });
+}
+
+/// Decides as an engine does that knows nothing of before.
+fn decides_as_afresh(engine: &mut Engine) {
+    let (afresh, _) = engine.content().decide(secs(1));
+    assert_eq!(engine.decide(secs(1)), afresh);
+}
+
+/// A fold and a row of its key are two rows, even when one has the place in the table that the other had.
+#[test]
+fn a_fold_is_not_the_row_of_its_key_that_was_there() {
+    let gangs: Vec<Need> = ["g1", "g2", "g3"].map(gang).to_vec();
+    for (number, places) in [(2, 3), (3, 3), (2, 4), (3, 4), (3, 5)] {
+        for aggregate in ["cpu=3", "cpu=4", "cpu=6"] {
+            let host = |id: &str| machine(id).has("cpu=3").zone("z").configured("a").of(&twin("cpu=3"));
+            let mut engine = engine(Policy::default(), &["m1", "m2", "m3"].map(host), &[]);
+            let (row, folds): (Need, Vec<&Need>) = (twin(aggregate), gangs.iter().take(number).collect());
+            let others: Vec<Need> = (0..places).map(|i| need(0, "").group(&format!("{i}")).build()).collect();
+            let others: Vec<&Need> = others.iter().collect();
+            for rows in [[&[&row][..], &folds], [&folds, &[&row]]] {
+                want(&mut engine, "a", rows[0]);
+                want(&mut engine, "b", &others);
+                decides_as_afresh(&mut engine);
+                want(&mut engine, "a", &[]);
+                want(&mut engine, "b", &[]);
+                want(&mut engine, "a", rows[1]);
+                decides_as_afresh(&mut engine);
+            }
+        }
+    }
+}
+
+/// What machines are stamped with names a Need while some row of that key is left.
+#[test]
+fn a_stamp_of_two_rows_names_a_need_when_one_of_them_goes() {
+    let (row, gang, robs) = (twin("cpu=2"), gang("g"), need(10, "cpu=4").build());
+    let host = machine("m").has("cpu=4").zone("z").configured("a").of(&row);
+    for goes in [&row, &gang] {
+        let stays = if goes == &row { &gang } else { &row };
+        let mut engine = engine(Policy::default(), &[host.clone()], &[]);
+        for rows in [&[&row, &gang][..], &[stays], &[stays, &robs]] {
+            want(&mut engine, "a", rows);
+            decides_as_afresh(&mut engine);
+        }
+    }
+}
+
+/// Of two rows of one key the fold comes last, whichever was there before.
+#[test]
+fn a_fold_comes_after_the_row_of_its_key() {
+    let (row, gang) = (twin("cpu=2"), gang("g"));
+    let host = machine("m").has("cpu=4").zone("z").configured("a").of(&row);
+    for first in [&row, &gang] {
+        let mut engine = engine(Policy::default(), &[host.clone()], &[]);
+        for rows in [&[first][..], &[&row, &gang], &[first]] {
+            want(&mut engine, "a", rows);
+            decides_as_afresh(&mut engine);
+        }
+    }
 }
