@@ -7,7 +7,9 @@
 //! machines that they have. In an open cluster all rows have a turn but those that *rest*: rows that stand, or are as they
 //! were, and that the first of their own machines serve. Everybody else keeps claims and verdict.
 
-use std::cmp::Ordering;
+mod record;
+mod rows;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -17,9 +19,9 @@ use crate::changes::Changes;
 use crate::claims::Claims;
 use crate::class::ClassIx;
 use crate::decision::{Shared, Verdict};
-use crate::demand::{Demand, Row, RowIx, compare};
+use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
-use crate::fold::{Forms, Plan, Reach};
+use crate::fold::Reach;
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
@@ -195,158 +197,6 @@ impl Ledger {
         Opened { whole, changed }
     }
 
-    /// Folds the demand of clusters that changed, and opens those where not all stands. `false`: the classes have to tell
-    /// hosts apart first.
-    pub(crate) fn fold(
-        &mut self,
-        opened: &mut Opened,
-        fleet: &Fleet,
-        demand: &mut Demand,
-        forms: &mut Forms,
-        symbols: &mut Symbols,
-        matching: &mut Matching,
-    ) -> bool {
-        let (mut rows, mut stirred): (Vec<RowIx>, Vec<ClusterIx>) = Default::default();
-        for cluster in &opened.changed {
-            let name = symbols.name(*cluster).clone();
-            rows.clear();
-            if let Some(wants) = demand.wants(&name) {
-                let is_open = opened.whole.binary_search(cluster).is_ok();
-                let before = if is_open { &[][..] } else { &self.books[cluster.at()].versions };
-                let tables = (&mut *forms, &mut *symbols, &mut *matching);
-                let plan = Plan::of(wants, before, fleet, demand, &mut self.reach, tables);
-                if plan.needs_hosts {
-                    plan.made.iter().for_each(|row| matching.release(row.profile));
-                    return false;
-                }
-                rows.extend(&plan.rows);
-                rows.extend(demand.make(&name, plan.made, matching));
-            }
-            if !self.renew(*cluster, &rows, fleet, demand, symbols) {
-                stirred.push(*cluster);
-            }
-        }
-        opened.whole.append(&mut stirred);
-        opened.whole.sort_unstable();
-        opened.whole.dedup();
-        true
-    }
-
-    /// Takes in the rows of a cluster. Says whether all that is known of it stands, though rows may want something else.
-    fn renew(
-        &mut self,
-        cluster: ClusterIx,
-        rows: &[RowIx],
-        fleet: &Fleet,
-        demand: &Demand,
-        symbols: &Symbols,
-    ) -> bool {
-        let Book { entries, folded, versions, .. } = &mut self.books[cluster.at()];
-        let keeps_seat = |entry: &Entry| {
-            let key = (entry.stamp, entry.folded, entry.arrival);
-            demand.row(entry.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
-        };
-        versions.clear();
-        versions.extend(rows.iter().filter_map(|ix| Some(demand.row(*ix)?.version)));
-        if rows != folded || !entries.iter().all(keeps_seat) {
-            rows.clone_into(folded);
-            self.enter(cluster, rows, fleet, demand, symbols);
-            return false;
-        }
-        let mut all_stands = true;
-        for (at, entry) in (0..).zip(entries) {
-            let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
-            if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
-                self.standing.push(Seat { cluster, at });
-            } else {
-                self.moved.push((cluster, entry.stamp));
-                all_stands = false;
-            }
-            entry.version = row.version;
-            entry.aggregate.clone_from(&row.aggregate);
-            entry.min_unit.clone_from(&row.min_unit);
-        }
-        all_stands
-    }
-
-    /// Replaces the rows of a cluster. Those that are what they were keep all that is known of them, those that are told
-    /// apart by nothing from one before keep its place.
-    fn enter(
-        &mut self,
-        cluster: ClusterIx,
-        rows: &[RowIx],
-        fleet: &Fleet,
-        demand: &Demand,
-        symbols: &Symbols,
-    ) {
-        let book = &mut self.books[cluster.at()];
-        let before = std::mem::take(&mut book.entries);
-        let places: Map<RowIx, usize> = before.iter().map(|entry| entry.ix).zip(0..).collect();
-        let mut stays = vec![false; before.len()];
-        let mut fresh: Vec<(RowIx, &Row)> = Vec::new();
-        for ix in rows {
-            let Some(row) = demand.row(*ix) else { continue };
-            match places.get(ix).filter(|at| before[**at].version == row.version) {
-                Some(at) => stays[*at] = true,
-                None => fresh.push((*ix, row)),
-            }
-        }
-        fresh.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
-        book.entries.reserve(rows.len());
-        let mut gone: Vec<Entry> = Vec::with_capacity(before.len());
-        for (entry, stays) in before.into_iter().zip(stays) {
-            if stays {
-                book.entries.push(entry);
-            } else {
-                self.claims.live.remove(&(cluster, entry.stamp));
-                self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
-                self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
-                gone.push(entry);
-            }
-        }
-        if fresh.is_empty() && gone.is_empty() {
-            return;
-        }
-        // What stamps name is not what it was. Of two rows with one stamp, one may have gone.
-        self.claims.live.extend(book.entries.iter().map(|entry| (cluster, entry.stamp)));
-        self.claims.forget_stock(cluster);
-        let mut positions = gone.iter().filter_map(|entry| entry.position).peekable();
-        for (ix, row) in &fresh {
-            let seen_from_row = |position: u32| place_of(&self.verdicts[position as usize], row, symbols);
-            while let Some(before) = positions.next_if(|position| seen_from_row(*position).is_lt()) {
-                self.gone.push(before);
-            }
-            let position = positions.next_if(|position| seen_from_row(*position).is_eq());
-            book.entries.push(Entry {
-                ix: *ix,
-                version: row.version,
-                arrival: row.arrival,
-                stamp: row.stamp,
-                folded: row.gangs.is_some(),
-                aggregate: row.aggregate.clone(),
-                min_unit: row.min_unit.clone(),
-                outcome: Outcome::default(),
-                position,
-            });
-            self.claims.live.insert((cluster, row.stamp));
-            // A fold may be stamped as a row that came is: it stands in front of the same machines.
-            self.moved.push((cluster, row.stamp));
-        }
-        self.gone.extend(positions);
-        if book.entries.len() > fresh.len() {
-            // Two runs, each in order.
-            book.entries.sort_by(|a, b| match (demand.row(a.ix), demand.row(b.ix)) {
-                (Some(a), Some(b)) => compare(symbols, a, b),
-                (a, b) => a.is_some().cmp(&b.is_some()),
-            });
-        }
-        for (at, entry) in (0..).zip(&book.entries) {
-            if let Some(position) = entry.position {
-                self.order[position as usize] = Seat { cluster, at };
-            }
-        }
-    }
-
     /// All rows with a turn, and those that rest where others have one.
     pub(crate) fn turns<'a>(
         &mut self,
@@ -442,101 +292,6 @@ impl Ledger {
         told
     }
 
-    /// Takes in what became of rows, those with a turn in precedence order.
-    pub(crate) fn record(
-        &mut self,
-        found: impl Iterator<Item = (Seat, Outcome, Verdict)>,
-        opened: &Opened,
-        demand: &Demand,
-        symbols: &Symbols,
-    ) {
-        let mut fresh: Vec<(Seat, Arc<Verdict>)> = Vec::new();
-        for (seat, outcome, verdict) in found {
-            let entry = &mut self.books[seat.cluster.at()].entries[seat.at as usize];
-            entry.outcome = outcome;
-            match entry.position {
-                Some(position) => {
-                    let known = &self.verdicts[position as usize];
-                    // Rows that are as they were share their Need.
-                    if !Arc::ptr_eq(&known.need, &verdict.need) || **known != verdict {
-                        Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
-                    }
-                }
-                None => fresh.push((seat, Arc::new(verdict))),
-            }
-        }
-        if !fresh.is_empty() || !self.gone.is_empty() {
-            self.rearrange(fresh, demand, symbols);
-        }
-        let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&opened.whole).copied().collect();
-        for cluster in looked_at {
-            let Book { entries, told, .. } = &mut self.books[cluster.at()];
-            let (mut open, mut entangled) = (false, false);
-            told.clear();
-            for (at, entry) in (0..).zip(&*entries) {
-                let outcome = &entry.outcome;
-                open |= outcome.is_open();
-                entangled |= outcome.is_open() && outcome.choice.is_some();
-                if outcome.is_told() {
-                    told.extend(demand.row(entry.ix).map(|row| (at, row.profile)));
-                }
-            }
-            let telling = !told.is_empty();
-            set(&mut self.open, cluster, open);
-            set(&mut self.entangled, cluster, entangled);
-            set(&mut self.telling, cluster, telling);
-        }
-    }
-
-    /// Says of rows that want something else, and yet keep what they have, what they want now. Call it when all others
-    /// are recorded.
-    pub(crate) fn refresh(&mut self, demand: &Demand, mut judge: impl FnMut(&Row, &Outcome) -> Verdict) {
-        for Seat { cluster, at } in self.standing.drain(..) {
-            let entry = &self.books[cluster.at()].entries[at as usize];
-            if let (Some(row), Some(position)) = (demand.row(entry.ix), entry.position) {
-                let verdict = Arc::new(judge(row, &entry.outcome));
-                Arc::make_mut(&mut self.verdicts.0)[position as usize] = verdict;
-            }
-        }
-    }
-
-    /// Takes out the verdicts that are gone and puts in those of new rows.
-    fn rearrange(&mut self, fresh: Vec<(Seat, Arc<Verdict>)>, demand: &Demand, symbols: &Symbols) {
-        self.gone.sort_unstable();
-        let number = self.order.len() + fresh.len() - self.gone.len();
-        let (mut verdicts, mut order) = (Vec::with_capacity(number), Vec::with_capacity(number));
-        let mut from = 0;
-        let before: Vec<usize> = fresh
-            .iter()
-            .map(|(seat, _)| {
-                let row = demand.row(self.books[seat.cluster.at()].entries[seat.at as usize].ix);
-                let later = &self.verdicts[from..];
-                let passed = |row| later.partition_point(|known| place_of(known, row, symbols).is_lt());
-                from += row.map_or(0, passed);
-                from
-            })
-            .collect();
-        let known = Arc::unwrap_or_clone(std::mem::take(&mut self.verdicts.0));
-        let mut known = (0..).zip(known).zip(std::mem::take(&mut self.order)).peekable();
-        let mut gone = self.gone.iter().map(|position| *position as usize).peekable();
-        for (before, new) in before.into_iter().zip(fresh.into_iter().map(Some)).chain([(usize::MAX, None)]) {
-            while let Some(((at, verdict), seat)) = known.next_if(|((at, _), _)| *at < before) {
-                if gone.next_if_eq(&at).is_none() {
-                    verdicts.push(verdict);
-                    order.push(seat);
-                }
-            }
-            if let Some((seat, verdict)) = new {
-                verdicts.push(verdict);
-                order.push(seat);
-            }
-        }
-        for (position, seat) in (0..).zip(&order) {
-            self.books[seat.cluster.at()].entries[seat.at as usize].position = Some(position);
-        }
-        (self.verdicts, self.order) = (verdicts.into(), order);
-    }
-
     /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.
     pub(crate) fn find_excess(
         &mut self,
@@ -567,14 +322,4 @@ fn set(of: &mut BTreeSet<ClusterIx>, cluster: ClusterIx, member: bool) {
     } else {
         of.remove(&cluster);
     }
-}
-
-/// Where a verdict is in the order of Needs, seen from a row.
-fn place_of(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
-    let key = &verdict.key;
-    (verdict.need.precedence(), verdict.arrival, &key.cluster)
-        .cmp(&(row.precedence, row.arrival, symbols.name(row.cluster)))
-        .then_with(|| key.fingerprint.cmp(&row.need.profile.fingerprint()))
-        .then_with(|| key.group.cmp(&row.need.group))
-        .then_with(|| (!verdict.gangs.is_empty()).cmp(&row.gangs.is_some()))
 }
