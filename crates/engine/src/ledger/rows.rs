@@ -71,7 +71,10 @@ impl Ledger {
         let mut all_stands = true;
         for (at, entry) in (0..).zip(entries) {
             let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
-            if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
+            // Where some row does not, only those that rest are spared a turn.
+            let matters = all_stands || entry.outcome.rests;
+            let is_like = matters && row.min_unit == entry.min_unit;
+            if is_like && entry.outcome.stands(fleet, row, &entry.aggregate) {
                 self.standing.push(Seat { cluster, at });
             } else {
                 self.moved.push((cluster, entry.stamp));
