@@ -25,6 +25,7 @@ pub(crate) struct Row {
     /// With its arrival.
     pub(crate) need: Arc<Need>,
     pub(crate) precedence: Precedence,
+    /// That of the Need, which is seldom at hand.
     pub(crate) arrival: UnixNanos,
     pub(crate) cluster: ClusterIx,
     pub(crate) profile: ProfileIx,

@@ -61,8 +61,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
-    /// The rows of these, as the demand was folded.
-    folded: Vec<RowIx>,
+    /// The rows of these, in the order of the plan.
+    planned: Vec<RowIx>,
     /// The versions of those.
     versions: Vec<u64>,
     /// Where the gangs are that are told what is free, and what they match.

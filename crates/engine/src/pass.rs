@@ -147,8 +147,8 @@ impl<'a> Pass<'a> {
     pub(crate) fn wake_behind(&mut self, row: &Row) {
         let Self { fleet, matching, rest, claims, .. } = self;
         let matches = |class| matching.matches(row.profile, class);
-        rest.wake_behind(row, fleet, matches, |ix, woken| {
-            let line = fleet.pools.line(woken.cluster, woken.stamp).iter().map(|standing| standing.slot);
+        rest.wake_behind(row, fleet, matches, |ix, line| {
+            let line = line.iter().map(|standing| standing.slot);
             let held: Vec<Slot> = line.filter(|slot| claims.by_slot[slot.at()] == Claim::of(ix)).collect();
             claims.release(fleet, ix, &held, |_| ());
             held

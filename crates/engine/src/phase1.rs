@@ -281,6 +281,9 @@ impl Outcome {
     /// Whether a row that wanted that much has the same outcome now, if nobody else changes: the walk passes the same
     /// machines and takes the same ones as long as the same lanes are missing.
     pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
+        if !self.straight {
+            return false;
+        }
         let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());
         for machines in self.credited.chunk_by(|a, b| fleet.class(*a) == fleet.class(*b)) {
             let worth = row.worth(fleet.capacity(machines[0]));
@@ -292,7 +295,7 @@ impl Outcome {
                 now.subtract(&worth);
             }
         }
-        self.straight && before.is_zero() && now.is_zero()
+        before.is_zero() && now.is_zero()
     }
 
     /// Whether what is free for all, or what others acquire, may change the outcome.

@@ -1,7 +1,6 @@
 //! The bytes of an answer where the examples do not show them.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use bigfleet_decide::{Input, Report};

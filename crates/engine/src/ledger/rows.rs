@@ -56,15 +56,15 @@ impl Ledger {
         demand: &Demand,
         symbols: &Symbols,
     ) -> bool {
-        let Book { entries, folded, versions, .. } = &mut self.books[cluster.at()];
+        let Book { entries, planned, versions, .. } = &mut self.books[cluster.at()];
         let keeps_seat = |entry: &Entry| {
             let key = (entry.stamp, entry.folded, entry.arrival);
             demand.row(entry.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
         };
         versions.clear();
         versions.extend(rows.iter().filter_map(|ix| Some(demand.row(*ix)?.version)));
-        if rows != folded || !entries.iter().all(keeps_seat) {
-            rows.clone_into(folded);
+        if rows != planned || !entries.iter().all(keeps_seat) {
+            rows.clone_into(planned);
             self.enter(cluster, rows, fleet, demand, symbols);
             return false;
         }

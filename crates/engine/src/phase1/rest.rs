@@ -58,13 +58,13 @@ impl<'a> Rest<'a> {
     }
 
     /// Wakes those behind the front in a row's cluster that have machines of classes that match. `give_up` gives back
-    /// what one claims, and tells what that was.
+    /// what one claims of its machines, and tells what that was.
     pub(crate) fn wake_behind(
         &mut self,
         row: &Row,
         fleet: &'a Fleet,
         matches: impl Fn(ClassIx) -> bool,
-        mut give_up: impl FnMut(RowIx, &Row) -> Vec<Slot>,
+        mut give_up: impl FnMut(RowIx, &[Standing]) -> Vec<Slot>,
     ) {
         let Some(resting) = self.by_cluster.get_mut(&row.cluster) else { return };
         if !self.asked.insert((row.cluster, row.profile)) {
@@ -72,7 +72,7 @@ impl<'a> Rest<'a> {
         }
         let front = self.front;
         let woken = resting.extract_if(.., |rest| Some(rest.order) > front && rest.has(fleet, &matches));
-        self.woken.extend(woken.map(|rest| (rest, give_up(rest.ix, rest.row))));
+        self.woken.extend(woken.map(|rest| (rest, give_up(rest.ix, rest.line.unwrap_or_default()))));
     }
 
     /// The turns of those that were woken since the last call.
