@@ -1,6 +1,5 @@
 //! The small demand of the first published runs: 500,000 machines, 50 clusters, one Need each.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bigfleet_engine::Event;
@@ -66,7 +65,7 @@ impl Aggregated {
             price: NanoDollars::ZERO,
             interruption: Probability::ZERO,
             capacity: amounts(cores * 1000, memory * 1024, devices),
-            labels: BTreeMap::from([("kubernetes.io/arch".into(), "amd64".into())]),
+            labels: [("kubernetes.io/arch".into(), "amd64".into())].into_iter().collect(),
         };
         let models = ZONES.iter().flat_map(|zone| TYPES.map(|kind| model(zone, kind))).collect();
         let one = |number: u64| {

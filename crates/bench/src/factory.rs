@@ -1,12 +1,11 @@
 //! Makes machine records: texts are shared as far as a provider's records would share them, ids never.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bigfleet_engine::{Event, Facts};
 use bigfleet_types::{
-    Attribution, CapacityType, ClusterId, Host, Machine, MachineId, MachineState, NanoDollars, Probability,
-    Resources,
+    Attribution, CapacityType, ClusterId, Host, Labels, Machine, MachineId, MachineState, NanoDollars,
+    Probability, Resources,
 };
 
 use crate::workload::START;
@@ -25,7 +24,7 @@ pub(crate) struct Model {
     pub(crate) price: NanoDollars,
     pub(crate) interruption: Probability,
     pub(crate) capacity: Resources,
-    pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
+    pub(crate) labels: Labels,
 }
 
 /// Makes records and counts them.
@@ -59,7 +58,7 @@ impl Factory {
         machine.interruption_probability = model.interruption;
         machine.resources = model.capacity.clone();
         machine.allocatable = model.capacity.clone();
-        machine.labels = model.labels.clone().into();
+        machine.labels = model.labels.clone();
         if state != MachineState::Speculative {
             let reference = format!("host-{scrambled:010x}").into();
             machine.host = Some(Host { provider: self.provider.clone(), reference });

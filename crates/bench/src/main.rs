@@ -36,6 +36,9 @@ enum Run {
         /// and 500k.
         #[arg(long, conflicts_with = "workload")]
         incremental: bool,
+        /// One JSON object for every second of churn, before the report.
+        #[arg(long, requires = "incremental")]
+        seconds: bool,
         /// One JSON object a line.
         #[arg(long)]
         json: bool,
@@ -121,10 +124,11 @@ struct All {
 
 fn main() -> ExitCode {
     let result = match Args::parse().command {
-        Run::Engine { profile, incremental: true, json, least, .. } => match profile {
-            Some(name) => incremental(&name, json, least),
-            None => ["5k", "50k", "500k"].into_iter().try_for_each(|name| incremental(name, json, least)),
-        },
+        Run::Engine { profile, incremental: true, seconds, json, least, .. } => {
+            let known = ["5k", "50k", "500k"].map(str::to_owned);
+            let names = profile.map_or_else(|| known.to_vec(), |name| vec![name]);
+            names.iter().try_for_each(|name| incremental(name, seconds, json, least))
+        }
         Run::Engine { profile, workload, json, least, .. } => match profile.or(workload) {
             Some(name) => one(&name, json, least),
             None => usual().try_for_each(|name| {
@@ -150,9 +154,15 @@ fn main() -> ExitCode {
 }
 
 /// Measures seconds in the life of a fleet.
-fn incremental(profile: &str, json: bool, least: bool) -> Result<()> {
+fn incremental(profile: &str, seconds: bool, json: bool, least: bool) -> Result<()> {
     let how = if least { Effortful::LEAST } else { Effortful::FULL };
-    let measured = timing::incremental::run(profile, how)?;
+    let mut lines = Vec::new();
+    let measured = timing::incremental::run(profile, how, &mut |second| {
+        lines.extend(seconds.then(|| serde_json::to_string(second)));
+    })?;
+    for line in lines {
+        println!("{}", line.context("cannot print a second")?);
+    }
     let text = if json { serde_json::to_string(&measured) } else { serde_json::to_string_pretty(&measured) };
     println!("{}", text.context("cannot print the report")?);
     Ok(())

@@ -1,6 +1,5 @@
 //! Workloads that are a table of machines and a table of rows: the published benchmarks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bigfleet_engine::Event;
@@ -124,7 +123,7 @@ pub(crate) fn model(instance_type: &str, zone: &str, rack: Option<&str>, capacit
         price: NanoDollars::ZERO,
         interruption: Probability::ZERO,
         capacity,
-        labels: BTreeMap::from_iter(labels),
+        labels: labels.into_iter().collect(),
     }
 }
 

@@ -12,10 +12,12 @@ pub(crate) struct Changes {
     pub(crate) everything: bool,
     /// Anything at all.
     pub(crate) any: bool,
-    /// Clusters of which a machine, the demand or the gate changed.
-    pub(crate) clusters: Set<ClusterIx>,
-    /// Those of them where it was not the demand alone.
-    pub(crate) opened: Set<ClusterIx>,
+    /// Clusters that want something else.
+    pub(crate) demand: Set<ClusterIx>,
+    /// Clusters of which a machine or the gate changed.
+    pub(crate) stirred: Set<ClusterIx>,
+    /// Clusters with gangs that fold now and did not before, or the other way round, for what is free in the fleet.
+    pub(crate) refold: Vec<ClusterIx>,
     /// Machines that left the pool they were in, so that nobody has a claim on them any more. Perhaps repeatedly.
     pub(crate) moved: Vec<Slot>,
     /// Machines that are or were Idle. Perhaps repeatedly.
@@ -30,8 +32,9 @@ impl Default for Changes {
         Self {
             everything: true,
             any: true,
-            clusters: Set::default(),
-            opened: Set::default(),
+            demand: Set::default(),
+            stirred: Set::default(),
+            refold: Vec::new(),
             moved: Vec::new(),
             idle: Vec::new(),
             flipped: Vec::new(),
@@ -51,8 +54,9 @@ impl Changes {
     pub(crate) fn clear(&mut self) {
         self.everything = false;
         self.any = false;
-        self.clusters.clear();
-        self.opened.clear();
+        self.demand.clear();
+        self.stirred.clear();
+        self.refold.clear();
         self.moved.clear();
         self.idle.clear();
         self.flipped.clear();
@@ -62,15 +66,15 @@ impl Changes {
     pub(crate) fn demand(&mut self, cluster: ClusterIx) {
         self.any = true;
         if !self.everything {
-            self.clusters.insert(cluster);
+            self.demand.insert(cluster);
         }
     }
 
     /// Of a cluster, something else changed.
     pub(crate) fn cluster(&mut self, cluster: ClusterIx) {
-        self.demand(cluster);
+        self.any = true;
         if !self.everything {
-            self.opened.insert(cluster);
+            self.stirred.insert(cluster);
         }
     }
 

@@ -181,6 +181,11 @@ impl Claims {
         }
     }
 
+    /// Which row claims a machine.
+    pub(crate) fn claimer(&self, slot: Slot) -> Option<RowIx> {
+        self.by_slot.get(slot.at())?.row()
+    }
+
     /// Whether some Need has claimed the machine.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())

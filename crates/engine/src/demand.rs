@@ -390,7 +390,9 @@ impl Demand {
             }
             for ix in &wants.rows {
                 if let Some(row) = &mut self.rows[ix.at()] {
-                    *row = compile(row.need.clone(), &cluster, symbols, matching);
+                    self.versions += 1;
+                    let version = self.versions;
+                    *row = Row { version, ..compile(row.need.clone(), &cluster, symbols, matching) };
                 }
             }
             wants.plain.clear();
@@ -423,6 +425,11 @@ impl Demand {
     /// What a cluster wants.
     pub(crate) fn wants(&self, cluster: &ClusterId) -> Option<&Wants> {
         self.clusters.get(cluster)
+    }
+
+    /// The row that has, or had, a place.
+    pub(crate) fn known_row(&self, ix: RowIx) -> Option<&Row> {
+        self.rows.get(ix.at())?.as_ref()
     }
 
     pub(crate) fn row(&self, ix: RowIx) -> Option<&Row> {

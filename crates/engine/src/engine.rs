@@ -12,7 +12,7 @@ use crate::explain::{Explainer, Explanation, Question};
 use crate::fleet::Fleet;
 use crate::fold::Forms;
 use crate::intern::{Set, Symbols};
-use crate::ledger::{Ledger, Opened};
+use crate::ledger::{Ledger, Stirred};
 use crate::matching::Matching;
 use crate::members::Slot;
 use crate::observe::{Effort, Phase};
@@ -164,20 +164,21 @@ impl Engine {
             let decisions = self.repeat(now, ended);
             return (decisions, Explanation::default());
         }
-        let opened = self.settle(ended);
+        let stirred = self.settle(ended);
         self.live_symbols.get_or_insert(self.symbols.size() + self.fleet.places());
         self.hear();
         let Self { fleet, demand, symbols, matching, ledger, policy, heard_by, .. } = self;
-        let (turns, rest) = ledger.turns(&opened, fleet, demand, symbols);
+        let (turns, rest) = ledger.turns(&stirred, fleet, demand, symbols, matching);
         ended(Phase::Fold);
         let claims = std::mem::take(&mut ledger.claims);
         let lookout = std::mem::take(&mut ledger.lookout);
         let mut pass = Pass::new(fleet, demand, rest, symbols, matching, claims, lookout);
         let Found { turns, mut outcomes, acquirers, unmet } = phase1::run(&mut pass, turns);
+        ledger.rested(std::mem::take(&mut pass.rest), &turns);
         for at in &acquirers {
             ledger.acquired(fleet, &turns[*at].acquired, &outcomes[*at].acquired);
         }
-        let mut listeners = ledger.listeners(&opened.whole, fleet, demand, pass.matching);
+        let mut listeners = ledger.listeners(fleet, demand, pass.matching);
         if !listeners.is_empty() {
             let acquisition = |at: &usize| (turns[*at].ix, turns[*at].row, outcomes[*at].acquired.clone());
             let acquiring = acquirers.iter().filter(|at| !outcomes[**at].acquired.is_empty());
@@ -210,14 +211,14 @@ impl Engine {
             let verdict = judge.of(&mut pass, row, &outcome);
             (seat, outcome, verdict)
         });
-        ledger.record(found, &opened, demand, symbols);
+        ledger.record(found, &stirred, demand, symbols);
         ledger.refresh(demand, |row, outcome| judge.of(&mut pass, row, outcome));
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();
         ledger.taken = taken;
         ended(Phase::Verdicts);
 
-        self.effort.machines += ledger.find_excess(&opened, fleet, heard_by, now);
+        self.effort.machines += ledger.find_excess(&stirred, fleet, heard_by, now);
         let served = actions.len();
         let (actions, shortfalls) = (actions.into(), shortfalls.into());
         self.last = Last { actions, served, shortfalls, ..Last::default() };
@@ -294,16 +295,16 @@ impl Engine {
     }
 
     /// Brings every index up to date and folds the demand that changed.
-    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Opened {
+    fn settle(&mut self, ended: &mut impl FnMut(Phase)) -> Stirred {
         loop {
             self.fleet.settle();
             self.symbols.settle();
             ended(Phase::Settle);
             let Self { fleet, demand, forms, symbols, matching, ledger, policy, .. } = self;
-            let mut opened = ledger.open(fleet, demand, symbols, matching, policy);
-            if ledger.fold(&mut opened, fleet, demand, forms, symbols, matching) {
+            let mut stirred = ledger.open(fleet, demand, symbols, matching, policy);
+            if ledger.fold(&mut stirred, fleet, demand, forms, symbols, matching) {
                 ended(Phase::Fold);
-                return opened;
+                return stirred;
             }
             self.start_afresh(true);
         }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::class::ClassIx;
 use crate::demand::{Demand, Row, RowIx, Tables, Wants, earliest};
 use crate::fleet::Fleet;
-use crate::intern::{Map, Set, StampIx, Symbols};
+use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 
@@ -92,6 +92,52 @@ pub(crate) struct Reach {
     free: Map<(Fingerprint, Lanes), bool>,
 }
 
+/// A pool of bound machines, or of machines being created for a Need, of which the members changed: the cluster, the class
+/// and the stamp.
+pub(crate) type Shifted = (ClusterIx, ClassIx, StampIx);
+
+/// What is known of a cluster since it was folded last.
+#[derive(Clone, Copy)]
+pub(crate) struct Before<'a> {
+    /// The versions of its rows after folding; none: all has to be asked again.
+    pub(crate) versions: &'a [u64],
+    /// Its pools that changed since then.
+    pub(crate) shifted: &'a [Shifted],
+}
+
+impl Before<'_> {
+    /// Whether nothing has to be asked again of a demand that did not change.
+    pub(crate) fn holds_for(
+        self,
+        wants: &Wants,
+        fleet: &Fleet,
+        demand: &Demand,
+        matching: &mut Matching,
+    ) -> bool {
+        !wants.sets.iter().any(|set| self.may_move(set, fleet, demand, matching))
+    }
+
+    /// Whether machines came or went that decide whether gangs of a set fold.
+    fn may_move(self, set: &GangSet, fleet: &Fleet, demand: &Demand, matching: &mut Matching) -> bool {
+        if self.shifted.is_empty() {
+            return false;
+        }
+        let Some(first) = set.gangs.first().and_then(|ix| demand.row(*ix)) else { return true };
+        matching.look(first.profile, &fleet.classes);
+        self.shifted.iter().any(|(_, class, stamp)| {
+            let is_large = || {
+                matching.matches(first.profile, *class)
+                    && fleet.classes.capacity(*class).covers(&first.aggregate)
+            };
+            set.stamps.contains(stamp) || is_large()
+        })
+    }
+
+    fn has(self, row: &Row) -> bool {
+        self.versions.contains(&row.version)
+    }
+}
+
 /// The demand of one cluster, folded.
 #[derive(Default)]
 pub(crate) struct Plan {
@@ -104,11 +150,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Sorts what a cluster wants into what folds and what does not. `before`: the versions of the rows when that was
-    /// found last, if only the demand changed since then.
+    /// Sorts what a cluster wants into what folds and what does not.
     pub(crate) fn of(
         wants: &Wants,
-        before: &[u64],
+        before: Before<'_>,
         fleet: &Fleet,
         demand: &Demand,
         reach: &mut Reach,
@@ -118,11 +163,16 @@ impl Plan {
         // Folds that are not those of one whole set.
         let mut parts: Map<StampIx, Vec<&Row>> = Map::default();
         plan.rows.extend(&wants.plain);
-        let was_whole = |fold: &Row| before.contains(&fold.version);
         for set in &wants.sets {
-            if !set.shared && demand.row(set.fold).is_some_and(was_whole) {
-                plan.rows.push(set.fold);
-                continue;
+            if !before.may_move(set, fleet, demand, matching) {
+                if !set.shared && demand.row(set.fold).is_some_and(|fold| before.has(fold)) {
+                    plan.rows.push(set.fold);
+                    continue;
+                }
+                if set.gangs.iter().all(|ix| demand.row(*ix).is_some_and(|gang| before.has(gang))) {
+                    plan.rows.extend(&set.gangs);
+                    continue;
+                }
             }
             let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
             let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };

@@ -2,14 +2,15 @@
 //!
 //! What a cluster is credited with depends on that cluster alone. Only rows that credit does not cover compete for
 //! what is free; such a row is *open* and has a turn in every decision. A gang chooses its domain by what is free
-//! unless its credit covers it, and with the domain what its neighbours find, so an open gang opens its cluster, as any
+//! unless its credit covers it, and with the domain what its neighbours find, so an open gang *stirs* its cluster, as any
 //! change of its machines does, and of its demand unless all rows *stand*: whatever they want now, they keep the
-//! machines that they have. In an open cluster all rows have a turn but those that *rest*: rows that stand, or are as they
-//! were, and that the first of their own machines serve. Everybody else keeps claims and verdict.
+//! machines that they have. In a stirred cluster rows have a turn whose machines changed, or that want something else and
+//! do not stand; all others that credit covers *rest* (see `phase1/rest.rs`). Everybody else keeps claims and verdict.
 
 mod record;
 mod rows;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,15 +22,15 @@ use crate::class::ClassIx;
 use crate::decision::{Shared, Verdict};
 use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
-use crate::fold::Reach;
+use crate::fold::{Reach, Shifted};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Kept, Known, Listener, Lookout, Outcome, Rest, Resting, Turn, Turns};
+use crate::phase1::{First, Known, Listener, Lookout, Minds, News, Outcome, Rest, Resting, Turn, Turns};
 use crate::phase2::Taken;
 use crate::phase3::{self, Holds};
-use crate::place::Place;
+use crate::place::{Binding, Drain, Place};
 use crate::policy::Policy;
 
 /// Where a row stands in the ledger.
@@ -53,14 +54,22 @@ struct Entry {
     aggregate: Lanes,
     min_unit: Lanes,
     outcome: Outcome,
-    /// The place of its verdict; `None` before the first one.
-    position: Option<u32>,
+}
+
+impl Entry {
+    /// Whether the row at its place in the table is the one that it was, though it may want something else.
+    fn is_of(&self, demand: &Demand) -> bool {
+        let key = (self.stamp, self.folded, self.arrival);
+        demand.row(self.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
+    }
 }
 
 /// One cluster. Its rows are in precedence order.
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
+    /// The places of their verdicts; `None` before the first one. Not with the entries, for many change at once.
+    positions: Vec<Option<u32>>,
     /// The rows of these, in the order of the plan.
     planned: Vec<RowIx>,
     /// The versions of those.
@@ -69,6 +78,18 @@ struct Book {
     told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
     excess: Vec<Slot>,
+}
+
+impl Book {
+    /// Finds the gangs that are told what is free.
+    fn find_told(&mut self, demand: &Demand) {
+        self.told.clear();
+        for (at, entry) in (0..).zip(&self.entries) {
+            if entry.outcome.is_told() {
+                self.told.extend(demand.row(entry.ix).map(|row| (at, row.profile)));
+            }
+        }
+    }
 }
 
 /// Sets of clusters, and all that outlives a pass.
@@ -97,16 +118,31 @@ pub(crate) struct Ledger {
     touched: Vec<ClassIx>,
     /// What rows are stamped with that may not rest: they or their machines changed. In ascending order for the turns.
     moved: Vec<(ClusterIx, StampIx)>,
+    /// In ascending order.
+    shifted: Vec<Shifted>,
+    /// What became of bound machines.
+    news: Vec<(ClusterIx, News)>,
     /// Rows that want something else, and yet keep what they have.
     standing: Vec<Seat>,
 }
 
 /// The clusters that a decision looks at again.
-pub(crate) struct Opened {
-    /// All their rows have a turn but those that rest, in ascending order.
-    pub(crate) whole: Vec<ClusterIx>,
-    /// The ones whose demand has to be folded again.
-    changed: Vec<ClusterIx>,
+pub(crate) struct Stirred {
+    /// All of them, in ascending order.
+    pub(crate) clusters: Vec<ClusterIx>,
+    /// The ones whose demand has to be folded again, and how much of it.
+    changed: Vec<(ClusterIx, Refold)>,
+}
+
+/// How much of a cluster's demand has to be folded again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refold {
+    /// What machines concern that came or went.
+    Machines,
+    /// Rows that changed, too.
+    Rows,
+    /// All of it.
+    All,
 }
 
 impl Ledger {
@@ -118,7 +154,7 @@ impl Ledger {
         symbols: &Symbols,
         matching: &mut Matching,
         policy: &Policy,
-    ) -> Opened {
+    ) -> Stirred {
         let mut changes = std::mem::take(&mut fleet.changes);
         let settled = fleet.pools.take_settled();
         if !changes.everything && !fleet.pools.creating_for_anyone().is_empty() {
@@ -128,25 +164,29 @@ impl Ledger {
             // Some gangs fold now that did not, or the other way round.
             let sizes = self.reach.review(&changes.flipped, fleet, matching);
             if !sizes.is_empty() {
-                demand.with_gangs(&sizes).for_each(|cluster| changes.cluster(cluster));
+                changes.refold.extend(demand.with_gangs(&sizes));
+                changes.stirred.extend(&changes.refold);
             }
         }
         self.gone.clear();
         self.touched.clear();
         self.moved.clear();
+        self.shifted.clear();
+        self.news.clear();
         self.standing.clear();
-        let opened = if changes.everything {
+        let stirred = if changes.everything {
             self.start_over(fleet, symbols, policy);
             let all: Vec<ClusterIx> = (0..symbols.cluster_count()).map(ClusterIx::new).collect();
-            Opened { whole: all.clone(), changed: all }
+            let changed = all.iter().map(|cluster| (*cluster, Refold::All)).collect();
+            Stirred { clusters: all, changed }
         } else {
-            self.catch_up(fleet, symbols, policy, &changes, &settled)
+            self.catch_up(fleet, demand, symbols, policy, &changes, &settled)
         };
         changes.clear();
         fleet.changes = changes;
         fleet.pools.reuse(settled);
         self.taken = Taken::default();
-        opened
+        stirred
     }
 
     fn start_over(&mut self, fleet: &Fleet, symbols: &Symbols, policy: &Policy) {
@@ -166,76 +206,124 @@ impl Ledger {
     fn catch_up(
         &mut self,
         fleet: &Fleet,
+        demand: &Demand,
         symbols: &Symbols,
         policy: &Policy,
         changes: &Changes,
         settled: &[PoolIx],
-    ) -> Opened {
+    ) -> Stirred {
         self.books.resize_with(symbols.cluster_count(), Book::default);
+        // Who had a machine that left its pool has to look anew.
+        let had = changes.moved.iter().filter_map(|slot| demand.known_row(self.claims.claimer(*slot)?));
+        self.moved.extend(had.map(|row| (row.cluster, row.stamp)));
         self.claims.catch_up(fleet, &changes.moved, settled);
         self.holds.catch_up(fleet, policy, &changes.idle);
         settled.iter().for_each(|ix| self.lookout.note(&fleet.pools, *ix));
         let pools = settled.iter().map(|ix| fleet.pools.get(*ix));
         self.touched.extend(pools.filter(|pool| pool.is_for_the_taking()).map(|pool| pool.class));
-        let pools = settled.iter().filter_map(|ix| match fleet.place(*ix) {
-            Place::Bound(binding) => Some((binding.cluster, binding.stamp)),
-            _ => None,
-        });
-        self.moved.extend(pools);
-        let mut changed: Vec<ClusterIx> = changes.clusters.iter().copied().collect();
-        changed.sort_unstable();
-        let whole: BTreeSet<ClusterIx> = changes.opened.iter().chain(&self.entangled).copied().collect();
-        let whole: Vec<ClusterIx> = whole.into_iter().collect();
+        for ix in settled {
+            let class = fleet.class_of(*ix);
+            match fleet.place(*ix) {
+                Place::Bound(Binding { cluster, stamp, .. }) => {
+                    self.moved.push((cluster, stamp));
+                    self.shifted.push((cluster, class, stamp));
+                    let more = self.claims.free(*ix) > 0;
+                    self.news.push((cluster, News { class, more }));
+                }
+                Place::CreatingFor { cluster, stamp, .. } => {
+                    self.moved.push((cluster, stamp));
+                    self.shifted.push((cluster, class, stamp));
+                }
+                Place::Draining(Drain::For { cluster, stamp, .. }) => self.moved.push((cluster, stamp)),
+                _ => {}
+            }
+        }
+        self.shifted.sort_unstable();
+        let machines = changes.stirred.iter().map(|cluster| (*cluster, Refold::Machines));
+        let rows = changes.demand.iter().map(|cluster| (*cluster, Refold::Rows));
+        let all = changes.refold.iter().map(|cluster| (*cluster, Refold::All));
+        let mut changed: Vec<(ClusterIx, Refold)> = machines.chain(rows).chain(all).collect();
+        changed.sort_unstable_by_key(|(cluster, refold)| (*cluster, Reverse(*refold)));
+        changed.dedup_by_key(|(cluster, _)| *cluster);
+        let clusters: BTreeSet<ClusterIx> = changes.stirred.iter().chain(&self.entangled).copied().collect();
+        let clusters: Vec<ClusterIx> = clusters.into_iter().collect();
         self.claims.release_counted(fleet);
-        changes.opened.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
+        changes.stirred.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
         for cluster in &self.open {
             for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
                 self.claims.release(fleet, entry.ix, &entry.outcome.acquired, note);
             }
         }
-        Opened { whole, changed }
+        Stirred { clusters, changed }
     }
 
     /// All rows with a turn, and those that rest where others have one.
     pub(crate) fn turns<'a>(
         &mut self,
-        opened: &Opened,
+        stirred: &Stirred,
         fleet: &Fleet,
         demand: &'a Demand,
         symbols: &Symbols,
+        matching: &mut Matching,
     ) -> (Turns<'a>, Rest<'a>) {
         // The rows of a book are in order, so their places in it stand for all that tells equals apart.
         let order = |row: &Row, at: u32| (row.precedence, row.arrival, symbols.rank(row.cluster), at);
         let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
+        for (cluster, news) in &self.news {
+            rest.add_news(*cluster, *news);
+        }
         // So that the turns of each precedence come in order as far as arrivals allow.
-        let mut whole = opened.whole.clone();
-        whole.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
-        for cluster in &whole {
+        let mut clusters = stirred.clusters.clone();
+        clusters.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
+        for cluster in &clusters {
             for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix) else { continue };
                 let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
-                let moved = || self.moved.binary_search(&(*cluster, entry.stamp)).is_ok();
-                if entry.outcome.rests && !moved() {
-                    rest.add(Resting { order, seat, ix, row, line: None });
+                let mut may_rest = |minds: &Minds| {
+                    matching.look(row.profile, &fleet.classes);
+                    self.moved.binary_search(&(*cluster, entry.stamp)).is_err()
+                        && !rest.concerns(*cluster, *minds, matching.bits(row.profile))
+                };
+                let minds = entry.outcome.minds().filter(&mut may_rest);
+                if let (Some(minds), First::Of(own)) = (minds, &entry.outcome.first) {
+                    let own = *own;
+                    let credited = std::mem::take(&mut entry.outcome.credited);
+                    rest.add(Resting { order, seat, ix, row, credited, own, minds });
                 } else {
-                    self.claims.release(fleet, ix, &entry.outcome.credited, |_| ());
-                    let acquired = entry.outcome.once_acquired().collect();
-                    turns.push(Turn { order, seat, ix, row, known: None, acquired });
+                    let outcome = std::mem::take(&mut entry.outcome);
+                    self.claims.release(fleet, ix, &outcome.credited, |_| ());
+                    let acquired = outcome.once_acquired().collect();
+                    let (had, first) = (outcome.credited, outcome.first);
+                    turns.push(Turn { order, seat, ix, row, known: None, had, first, acquired });
                 }
             }
         }
-        for cluster in self.open.iter().filter(|cluster| opened.whole.binary_search(cluster).is_err()) {
+        for cluster in self.open.iter().filter(|cluster| stirred.clusters.binary_search(cluster).is_err()) {
             for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
                 let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
                 let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
-                let Outcome { credited, missing, acquired, .. } = std::mem::take(&mut entry.outcome);
-                let known = Some(Box::new(Known::Credit(Kept { credited, missing })));
-                turns.push(Turn { order, seat, ix: entry.ix, row, known, acquired });
+                let Outcome { credited: had, missing, acquired, first, .. } =
+                    std::mem::take(&mut entry.outcome);
+                let known = Some(Box::new(Known::Missing(missing)));
+                turns.push(Turn { order, seat, ix: entry.ix, row, known, had, first, acquired });
             }
         }
         (turns, rest)
+    }
+
+    /// Takes back those that rested. `turns`: of those that had one.
+    pub(crate) fn rested(&mut self, rest: Rest<'_>, turns: &[Turn<'_>]) {
+        for (seat, credited) in rest.into_credited() {
+            self.outcome_mut(seat).credited = credited;
+        }
+        // Some were woken.
+        turns.iter().for_each(|turn| *self.outcome_mut(turn.seat) = Outcome::default());
+    }
+
+    fn outcome_mut(&mut self, seat: Seat) -> &mut Outcome {
+        &mut self.books[seat.cluster.at()].entries[seat.at as usize].outcome
     }
 
     /// Notes that a row with a turn acquired other machines than before.
@@ -248,7 +336,6 @@ impl Ledger {
     /// The served gangs without a turn to which something that was touched matters. They are to come back.
     pub(crate) fn listeners<'a>(
         &mut self,
-        whole: &[ClusterIx],
         fleet: &Fleet,
         demand: &'a Demand,
         matching: &mut Matching,
@@ -260,14 +347,15 @@ impl Ledger {
         self.touched.sort_unstable();
         self.touched.dedup();
         let mut concerned: Map<ProfileIx, bool> = Map::default();
-        for cluster in self.telling.iter().filter(|cluster| whole.binary_search(cluster).is_err()) {
+        for cluster in &self.telling {
             let Book { entries, told, .. } = &mut self.books[cluster.at()];
             for (at, profile) in told {
                 let concerned = *concerned.entry(*profile).or_insert_with(|| {
                     matching.look(*profile, &fleet.classes);
                     self.touched.iter().any(|class| matching.matches(*profile, *class))
                 });
-                let Entry { ix, outcome, .. } = &mut entries[*at as usize];
+                // In stirred clusters these are the places of before.
+                let Some(Entry { ix, outcome, .. }) = entries.get_mut(*at as usize) else { continue };
                 if let Some(row) = demand.row(*ix).filter(|_| concerned)
                     && let Some(choice) = outcome.choice.take()
                 {
@@ -283,7 +371,7 @@ impl Ledger {
     pub(crate) fn told<'a>(&mut self, listeners: Vec<Listener<'a>>) -> Vec<(Seat, &'a Row, Outcome)> {
         let mut told = Vec::new();
         for Listener { seat, row, choice, heard_news, .. } in listeners {
-            let outcome = &mut self.books[seat.cluster.at()].entries[seat.at as usize].outcome;
+            let outcome = self.outcome_mut(seat);
             outcome.choice = Some(choice);
             if heard_news {
                 told.push((seat, row, std::mem::take(outcome)));
@@ -295,13 +383,13 @@ impl Ledger {
     /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.
     pub(crate) fn find_excess(
         &mut self,
-        opened: &Opened,
+        stirred: &Stirred,
         fleet: &mut Fleet,
         heard: &[bool],
         now: UnixNanos,
     ) -> u64 {
         let mut looked_at = 0;
-        for cluster in &opened.whole {
+        for cluster in &stirred.clusters {
             let excess = &mut self.books[cluster.at()].excess;
             looked_at += phase3::find_excess(fleet, &self.claims, *cluster, heard[cluster.at()], now, excess);
             let wastes = !excess.is_empty();

@@ -207,6 +207,11 @@ impl Matching {
         self.entries[ix.at()].as_ref().is_some_and(|e| e.bits.get(word).is_some_and(|w| w >> bit & 1 == 1))
     }
 
+    /// Whether some class matches both profiles.
+    pub(crate) fn overlap(&self, a: ProfileIx, b: ProfileIx) -> bool {
+        self.bits(a).iter().zip(self.bits(b)).any(|(a, b)| a & b != 0)
+    }
+
     /// By class, 64 in a word: whether it matches. Those beyond the end were not looked at.
     pub(crate) fn bits(&self, ix: ProfileIx) -> &[u64] {
         self.entries[ix.at()].as_ref().map_or(&[], |entry| &entry.bits)

@@ -17,7 +17,7 @@ use crate::lanes::{LaneSet, Lanes};
 use crate::lines::Standing;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Lookout, Queue, Rest, SpreadKey, Universe};
+use crate::phase1::{Lookout, Minds, News, Queue, Rest, SpreadKey, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -142,17 +142,67 @@ impl<'a> Pass<'a> {
         self.claimer = Claim::of(row);
     }
 
-    /// Gives a turn to those rows of the cluster that rest behind this one on machines that it could use: they keep what
-    /// it leaves.
+    /// Wakes those of a row's cluster that rest behind it and may have machines that it could use: they keep what it
+    /// leaves.
     pub(crate) fn wake_behind(&mut self, row: &Row) {
         let Self { fleet, matching, rest, claims, .. } = self;
-        let matches = |class| matching.matches(row.profile, class);
-        rest.wake_behind(row, fleet, matches, |ix, line| {
-            let line = line.iter().map(|standing| standing.slot);
-            let held: Vec<Slot> = line.filter(|slot| claims.by_slot[slot.at()] == Claim::of(ix)).collect();
-            claims.release(fleet, ix, &held, |_| ());
-            held
-        });
+        let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
+        rest.wake_behind(row, |a, b| matching.overlap(a, b), give_up);
+    }
+
+    /// Wakes those that rest behind a row and have machines that are stamped for it.
+    pub(crate) fn wake_on_line(&mut self, row: &Row) {
+        let Self { fleet, rest, claims, .. } = self;
+        if !rest.is_in(row.cluster) {
+            return;
+        }
+        let mut last = None;
+        for standing in fleet.pools.line(row.cluster, row.stamp) {
+            let claimer = claims.by_slot[standing.slot.at()].row();
+            if claimer.is_some() && claimer != last {
+                let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
+                rest.wake(row.cluster, |resting| Some(resting.ix) == claimer, give_up);
+                last = claimer;
+            }
+        }
+    }
+
+    /// Says that a row claims these machines and not those that it claimed in the pass before.
+    pub(crate) fn changed_hands(&mut self, ix: RowIx, row: &Row, before: &[Slot], now: &[Slot]) {
+        if before == now || !self.rest.is_in(row.cluster) {
+            return;
+        }
+        let mut had = before.to_vec();
+        had.sort_unstable();
+        for slot in now.iter().filter(|slot| had.binary_search(slot).is_err()) {
+            self.news(row.cluster, News { class: self.fleet.class(*slot), more: false });
+        }
+        for slot in before {
+            let pool = self.fleet.pool(*slot);
+            if pool != PoolIx::NONE && self.claims.by_slot[slot.at()] != Claim::of(ix) {
+                self.news(row.cluster, News { class: self.fleet.class_of(pool), more: true });
+            }
+        }
+    }
+
+    /// Wakes those that rest behind and mind.
+    fn news(&mut self, cluster: ClusterIx, news: News) {
+        let Self { fleet, matching, rest, claims, .. } = self;
+        if !rest.add_news(cluster, news) {
+            return;
+        }
+        let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
+        rest.wake(
+            cluster,
+            |rest| news.is_minded(rest.minds) && matching.matches(rest.row.profile, news.class),
+            give_up,
+        );
+    }
+
+    /// Claims machines of a row that rested again. `false`: it has to look anew, for somebody has taken one, or something
+    /// happened that it minds.
+    pub(crate) fn has_again(&mut self, row: &Row, minds: Minds, machines: &[Slot]) -> bool {
+        !self.rest.concerns(row.cluster, minds, self.matching.bits(row.profile)) && self.claim_again(machines)
     }
 
     /// From now on a claim only says that a Need counts on a draining machine.
@@ -222,7 +272,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Claims the bound machines of a row again, unless somebody has taken one.
-    pub(crate) fn claim_again(&mut self, machines: &[Slot]) -> bool {
+    fn claim_again(&mut self, machines: &[Slot]) -> bool {
         let untouched = machines.iter().all(|slot| !self.is_claimed(*slot));
         if untouched {
             machines.iter().for_each(|slot| self.claim(*slot));

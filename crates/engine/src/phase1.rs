@@ -15,15 +15,16 @@ mod terrain;
 pub(crate) mod trim;
 mod turns;
 
-use bigfleet_types::{MachineState, UnixNanos};
+use bigfleet_types::{MachineState, Precedence};
 
 pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
-pub(crate) use self::rest::{Rest, Resting};
+pub(crate) use self::rest::{Minds, News, Rest, Resting};
+use self::rest::{Round, time};
 pub(crate) use self::spread::{Key as SpreadKey, Spread, Universe};
 pub(crate) use self::tell::{Listener, retell};
-pub(crate) use self::turns::{Kept, Known, Turn, Turns};
+pub(crate) use self::turns::{Known, Turn, Turns};
 use crate::demand::Row;
 use crate::fleet::Fleet;
 use crate::lanes::Lanes;
@@ -45,6 +46,31 @@ pub(crate) struct Relief {
     pub(crate) given_up: Vec<Slot>,
 }
 
+/// What a row claims in the first round.
+#[derive(Debug, Clone)]
+pub(crate) enum First {
+    /// The first so many of all that it is credited with.
+    Of(usize),
+    /// These. One was added for the floor after the walk, and others perhaps released.
+    Others(Box<[Slot]>),
+}
+
+impl Default for First {
+    fn default() -> Self {
+        Self::Of(0)
+    }
+}
+
+impl First {
+    /// `credited`: all that the row is credited with.
+    fn of<'s>(&'s self, credited: &'s [Slot]) -> &'s [Slot] {
+        match self {
+            Self::Of(number) => &credited[..*number],
+            Self::Others(others) => others,
+        }
+    }
+}
+
 /// What was found for one row. Phase 2 completes it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Outcome {
@@ -62,11 +88,10 @@ pub(crate) struct Outcome {
     pub(crate) missing: Lanes,
     /// Settled in the first round.
     pub(crate) early: bool,
-    /// A plain row that is covered by what the walk credited, and by all of it: no machine was added for the floor, and
-    /// none released.
-    pub(crate) straight: bool,
-    /// The same by the first of its own machines. Others matter to it only when they take one.
-    pub(crate) rests: bool,
+    /// Which machines were claimed in the first round.
+    pub(crate) first: First,
+    /// A plain row that the first of its own machines cover. Others matter to it only when they take one.
+    pub(crate) alone: bool,
 }
 
 /// A row on its way through the two rounds.
@@ -82,6 +107,17 @@ struct Work {
 impl Work {
     fn new(row: &Row) -> Self {
         Self { remaining: row.aggregate.clone(), credited: Vec::new(), floor_met: false }
+    }
+
+    /// That of a row which claimed these machines in the first round.
+    fn after_first(pass: &Pass<'_>, row: &Row, own: &[Slot]) -> Self {
+        let mut work = Self { credited: own.to_vec(), ..Self::new(row) };
+        for slot in own {
+            let capacity = pass.fleet.capacity(*slot);
+            work.remaining.subtract(&row.worth(capacity));
+            work.floor_met |= capacity.covers(&row.min_unit);
+        }
+        work
     }
 
     /// Claims a machine as credit.
@@ -120,33 +156,11 @@ pub(crate) struct Found<'a> {
 pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
     let (had, outcomes) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
     let mut found = Found { turns: had, outcomes, ..Found::default() };
-    let mut second_round: Vec<(usize, Left)> = Vec::new();
     while let Some(precedence) = turns.next_order(&mut pass.rest).map(|order| order.0) {
         let first = found.turns.len();
-        while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
-            pass.serve(turn.ix);
-            pass.rest.reached(turn.order);
-            if let Some(Known::Rested(machines)) = turn.known.as_deref()
-                && pass.claim_again(machines)
-            {
-                continue;
-            }
-            let (mut outcome, left) = keep_own(pass, turn.row, turn.known.as_deref_mut());
-            outcome.early = left.is_none();
-            second_round.extend(left.map(|left| (found.turns.len(), left)));
-            found.outcomes.push(outcome);
-            found.turns.push(turn);
-        }
-        // All of this precedence have what is theirs.
-        pass.rest.reached((precedence, UnixNanos(i64::MAX), u32::MAX, u32::MAX));
-        for (position, left) in second_round.drain(..) {
-            let (turn, outcome) = (&found.turns[position], &mut found.outcomes[position]);
-            pass.serve(turn.ix);
-            *outcome = match left {
-                Left::Credit { floor_met } => settle(pass, turn.row, outcome.take_work(floor_met)),
-                Left::Acquisition => buy(pass, turn.row, outcome.take_work(true)),
-            };
-        }
+        let left = first_round(pass, &mut turns, precedence, &mut found);
+        second_round(pass, &mut turns, left, &mut found);
+        found.bring_in_order(first);
         for position in first..found.turns.len() {
             let (turn, outcome) = (&found.turns[position], &found.outcomes[position]);
             if !(outcome.acquired.is_empty() && turn.acquired.is_empty()) {
@@ -161,30 +175,133 @@ pub(crate) fn run<'a>(pass: &mut Pass<'a>, mut turns: Turns<'a>) -> Found<'a> {
     found
 }
 
+/// All of a precedence keep their own. Gives the positions of those that are not done, and what is left to do.
+fn first_round<'a>(
+    pass: &mut Pass<'a>,
+    turns: &mut Turns<'a>,
+    precedence: Precedence,
+    found: &mut Found<'a>,
+) -> Vec<(usize, Left)> {
+    let mut not_done = Vec::new();
+    while let Some(mut turn) = turns.next_of(precedence, &mut pass.rest) {
+        pass.serve(turn.ix);
+        pass.rest.reached(time(turn.order, Round::First));
+        let own = turn.first.of(&turn.had);
+        if let Some(Known::Rested(minds)) = turn.known.as_deref()
+            && pass.has_again(turn.row, *minds, own)
+        {
+            if own.len() < turn.had.len() {
+                turns.goes_on(turn);
+            } else {
+                pass.rest.sleep_again(turn);
+            }
+            continue;
+        }
+        let (mut outcome, left) = keep_own(pass, &mut turn);
+        outcome.early = left.is_none();
+        if !matches!(left, Some(Left::Acquisition)) {
+            pass.changed_hands(turn.ix, turn.row, turn.first.of(&turn.had), &outcome.credited);
+            if left.is_none() {
+                pass.changed_hands(turn.ix, turn.row, &turn.had, &outcome.credited);
+            }
+        }
+        not_done.extend(left.map(|left| (found.turns.len(), left)));
+        found.outcomes.push(outcome);
+        found.turns.push(turn);
+    }
+    not_done
+}
+
+/// Those of a precedence that are not done take what else there is.
+fn second_round<'a>(
+    pass: &mut Pass<'a>,
+    turns: &mut Turns<'a>,
+    not_done: Vec<(usize, Left)>,
+    found: &mut Found<'a>,
+) {
+    let mut not_done = not_done.into_iter().peekable();
+    loop {
+        let next = not_done.peek().map(|(position, _)| found.turns[*position].order);
+        if let Some(turn) = turns.next_late(next, &mut pass.rest) {
+            pass.serve(turn.ix);
+            pass.rest.reached(time(turn.order, Round::Second));
+            let own = turn.first.of(&turn.had);
+            let others = &turn.had[own.len()..];
+            if let Some(Known::Rested(minds)) = turn.known.as_deref()
+                && pass.has_again(turn.row, *minds, others)
+            {
+                pass.rest.sleep_again(turn);
+                continue;
+            }
+            let work = Work::after_first(pass, turn.row, own);
+            let outcome = settle(pass, turn.row, work);
+            pass.changed_hands(turn.ix, turn.row, &turn.had, &outcome.credited);
+            found.outcomes.push(outcome);
+            found.turns.push(turn);
+            continue;
+        }
+        let Some((position, left)) = not_done.next() else { break };
+        let (turn, outcome) = (&found.turns[position], &mut found.outcomes[position]);
+        pass.serve(turn.ix);
+        pass.rest.reached(time(turn.order, Round::Second));
+        *outcome = match left {
+            Left::Credit { floor_met } => settle(pass, turn.row, outcome.take_work(floor_met)),
+            Left::Acquisition => {
+                Outcome { first: turn.first.clone(), ..buy(pass, turn.row, outcome.take_work(true)) }
+            }
+        };
+        if let Left::Credit { .. } = left {
+            pass.changed_hands(turn.ix, turn.row, &turn.had, &outcome.credited);
+        }
+    }
+}
+
+impl Found<'_> {
+    /// Brings those from a position on in order: some came in the second round.
+    fn bring_in_order(&mut self, first: usize) {
+        if self.turns[first..].is_sorted_by_key(|turn| turn.order) {
+            return;
+        }
+        let mut pairs: Vec<_> = self.turns.drain(first..).zip(self.outcomes.drain(first..)).collect();
+        pairs.sort_unstable_by_key(|(turn, _)| turn.order);
+        for (turn, outcome) in pairs {
+            self.turns.push(turn);
+            self.outcomes.push(outcome);
+        }
+    }
+}
+
 /// The first round: a plain Need keeps its own bound machines until they cover it; a gang that its own bound machines
 /// in one domain cover is settled. Says what is left to do.
-fn keep_own(pass: &mut Pass<'_>, row: &Row, known: Option<&mut Known>) -> (Outcome, Option<Left>) {
+fn keep_own(pass: &mut Pass<'_>, turn: &mut Turn<'_>) -> (Outcome, Option<Left>) {
+    let row = turn.row;
     pass.matching.look(row.profile, &pass.fleet.classes);
-    if let Some(Known::Credit(kept)) = known {
-        let (residual, credited) = (std::mem::take(&mut kept.missing), std::mem::take(&mut kept.credited));
+    if let Some(Known::Missing(missing)) = turn.known.as_deref_mut() {
+        let (residual, credited) = (std::mem::take(missing), std::mem::take(&mut turn.had));
         return (Outcome { residual, credited, ..Outcome::default() }, Some(Left::Acquisition));
     }
     let same = pass.matching.same(row.profile);
     if row.aggregate.is_zero() {
         let choice = same.map(|_| Box::new(Choice::NOTHING_WANTED));
-        let plain = choice.is_none();
-        return (Outcome { straight: plain, rests: plain, choice, ..Outcome::default() }, None);
+        let alone = choice.is_none();
+        return (Outcome { alone, choice, ..Outcome::default() }, None);
     }
     let mut work = Work::new(row);
     match same {
-        Some(key) if gang::own_suffice(pass, row, key) => return (gang::settle(pass, row, key), None),
-        Some(_) => {}
+        Some(key) => {
+            pass.wake_behind(row);
+            if gang::own_suffice(pass, row, key) {
+                let outcome = gang::settle(pass, row, key);
+                return (Outcome { first: First::Of(outcome.credited.len()), ..outcome }, None);
+            }
+        }
         None => {
+            pass.wake_on_line(row);
             let undisturbed = credit::own_bound(pass, row, &mut work);
             if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
                 let credited = work.credited;
-                let outcome = Outcome { credited, straight: true, rests: undisturbed, ..Outcome::default() };
-                return (outcome, None);
+                let first = First::Of(credited.len());
+                return (Outcome { credited, first, alone: undisturbed, ..Outcome::default() }, None);
             }
         }
     }
@@ -197,10 +314,10 @@ fn settle(pass: &mut Pass<'_>, row: &Row, mut work: Work) -> Outcome {
     if let Some(key) = pass.matching.same(row.profile) {
         return gang::settle(pass, row, key);
     }
+    let own = work.credited.len();
     credit::others(pass, row, &mut work);
-    let straight = work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero());
-    floor::guarantee(pass, row, &mut work);
-    Outcome { straight, ..buy(pass, row, work) }
+    let first = floor::guarantee(pass, row, own, &mut work);
+    Outcome { first, ..buy(pass, row, work) }
 }
 
 /// Acquisition of a plain Need.
@@ -281,7 +398,7 @@ impl Outcome {
     /// Whether a row that wanted that much has the same outcome now, if nobody else changes: the walk passes the same
     /// machines and takes the same ones as long as the same lanes are missing.
     pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
-        if !self.straight {
+        if self.choice.is_some() || self.minds().is_none() {
             return false;
         }
         let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());
@@ -296,6 +413,17 @@ impl Outcome {
             }
         }
         before.is_zero() && now.is_zero()
+    }
+
+    /// What the row minds of what becomes of the machines of its cluster that it could use; `None`: all.
+    pub(crate) fn minds(&self) -> Option<Minds> {
+        match self.first {
+            First::Of(_) if self.alone => Some(Minds::Nothing),
+            First::Of(_) if self.is_open() => None,
+            First::Of(_) if self.choice.is_none() => Some(Minds::More),
+            First::Of(_) => Some(Minds::Any),
+            First::Others(_) => None,
+        }
     }
 
     /// Whether what is free for all, or what others acquire, may change the outcome.

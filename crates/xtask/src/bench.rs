@@ -40,6 +40,9 @@ pub(crate) struct Engine {
     /// Decisions that build on the one before, over seconds of churn.
     #[arg(long, conflicts_with = "workload")]
     incremental: bool,
+    /// One JSON object for every second of churn, too.
+    #[arg(long, requires = "incremental")]
+    seconds: bool,
     /// One JSON object a workload and line.
     #[arg(long)]
     json: bool,
@@ -102,6 +105,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
                 }
             }
             command.args(engine.incremental.then_some("--incremental"));
+            command.args(engine.seconds.then_some("--seconds"));
             command.args(engine.json.then_some("--json"));
         }
         Bench::Provider(provider) => {

@@ -214,6 +214,6 @@ fn model(kind: &Kind, (_, at, size, zone): Shelf, rack: u64) -> Model {
         price: NanoDollars::from_nano(price),
         interruption: Probability::new(chance).unwrap_or(Probability::ZERO),
         capacity: kind.machine[size].clone(),
-        labels: BTreeMap::from(labels),
+        labels: labels.into_iter().collect(),
     }
 }

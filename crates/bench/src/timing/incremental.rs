@@ -1,23 +1,23 @@
 //! Decisions that build on the one before: a realistic fleet at rest, and seconds of its life.
 //!
-//! In each second a tenth of the clusters send their roll-up, in which 7 of 100 rows differ from the last one, and
-//! machines fail and come back. What is decided meanwhile is not carried out.
+//! In each second a tenth of the clusters send their roll-up, in which 7 of 100 rows differ from the last one, machines
+//! fail and come back, and what was decided in the second before has been carried out.
 
 mod worst;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use bigfleet_engine::{Action, ActionKind, Decisions, Engine, Event, Facts};
+use bigfleet_engine::{Action, ActionKind, Decisions, Effort, Engine, Event, Facts};
 use bigfleet_types::{Attribution, Machine, MachineId, MachineState, UnixNanos};
 use serde::Serialize;
 
 use crate::compare::Place;
-use crate::measure::{Effortful, filled, millis, quantile, to_f64};
+use crate::measure::{Effortful, millis, quantile, to_f64};
 use crate::realistic::Realistic;
-use crate::sizing::PROFILES;
+use crate::sizing::{PROFILES, Tally};
 use crate::workload::{START, Workload};
 
 pub use worst::Worst;
@@ -46,7 +46,7 @@ pub struct Incremental {
     pub seconds: u64,
     /// Rows sent in a second, of which 7 of 100 changed: the mean.
     pub rows_a_second: f64,
-    /// Machines that changed in a second: the mean.
+    /// Machines that changed in a second, those of actions among them: the mean.
     pub machines_a_second: f64,
     /// Taking a second of churn: the median.
     pub apply_ms: f64,
@@ -56,11 +56,11 @@ pub struct Incremental {
     pub decide_p99_ms: f64,
     /// Where the decisions spent their time: the mean.
     pub phase_ms: BTreeMap<&'static str, f64>,
-    /// Needs that had a turn in the last decision.
+    /// Needs that had a turn in a decision: the mean.
     pub needs_evaluated: u64,
-    /// Times that a phase looked at a single machine in it.
+    /// Times that a phase looked at a single machine in one: the mean.
     pub machines_touched: u64,
-    /// Actions of the last decision.
+    /// Actions of one: the mean.
     pub actions: u64,
     /// Deciding when nothing changed, in microseconds: the median.
     pub nothing_changed_us: f64,
@@ -75,52 +75,89 @@ pub struct Incremental {
     pub place: Place,
 }
 
-/// The fleet beside the engine: only machines that are not any more as the workload made them.
+/// A second of churn.
+#[derive(Debug, Clone, Serialize)]
+pub struct Second {
+    /// Its number, from 0 on.
+    pub second: u64,
+    /// Rows sent.
+    pub rows: u64,
+    /// Machines that changed.
+    pub machines: u64,
+    /// Taking all of it, in milliseconds.
+    pub apply_ms: f64,
+    /// Deciding then.
+    pub decide_ms: f64,
+    /// Needs that had a turn.
+    pub needs_evaluated: u64,
+    /// Times that a phase looked at a single machine.
+    pub machines_touched: u64,
+    /// Actions decided.
+    pub actions: u64,
+}
+
+/// The fleet beside the engine.
 struct World {
     workload: Realistic,
     engine: Engine,
-    changed: BTreeMap<MachineId, Machine>,
+    /// All machines as they are now, in the order in which they were made.
+    machines: Vec<Arc<Machine>>,
+    places: HashMap<MachineId, usize>,
     now: UnixNanos,
 }
 
-/// Measures a profile.
+/// Measures a profile, and shows every second of churn to `observe`.
 ///
 /// # Errors
 /// There is no such profile, its generator is wrong, or the fleet does not come to rest.
-pub fn run(profile: &str, how: Effortful) -> Result<Incremental> {
+pub fn run(profile: &str, how: Effortful, observe: &mut impl FnMut(&Second)) -> Result<Incremental> {
     let known = PROFILES.iter().find(|known| known.name == profile);
     let workload = Realistic::new(*known.with_context(|| format!("there is no profile {profile:?}"))?);
-    let (engine, made, _) = filled(&workload)?;
-    let mut world = World { workload, engine, changed: BTreeMap::new(), now: START };
+    let (mut world, made) = World::new(workload)?;
     let at = Instant::now();
     let first = world.engine.decide(START);
     let cold = at.elapsed();
-    world.settle(first)?;
+    let mut decisions = world.settle(first)?;
 
-    let sample = world.sample(made.records())?;
+    let failing = world.failing();
     let (mut applies, mut decides) = (Vec::new(), Vec::new());
     let mut phases: BTreeMap<&'static str, Duration> = BTreeMap::new();
-    let (mut rows, mut machines) = (0u64, 0u64);
+    let mut sum = Second::NONE;
     let start = Instant::now();
     for second in 0..how.warm {
-        let (events, sent) = world.second(second, &sample);
-        rows += sent;
-        machines += events.iter().filter(|event| matches!(event, Event::Machine { .. })).count() as u64;
+        let (events, rows) = world.second(second, &decisions.actions, &failing);
+        drop(decisions);
+        let machines = events.iter().filter(|event| matches!(event, Event::Machine { .. })).count() as u64;
         let at = Instant::now();
         events.into_iter().for_each(|event| world.engine.apply(event));
-        applies.push(at.elapsed());
-        let (took, decisions) = world.decide(&mut phases);
-        decides.push(took);
-        drop(decisions);
+        let apply = at.elapsed();
+        let decide;
+        (decide, decisions) = world.decide(&mut phases);
+        let Effort { needs, machines: touched, .. } = world.engine.effort();
+        let measured = Second {
+            second,
+            rows,
+            machines,
+            apply_ms: millis(apply),
+            decide_ms: millis(decide),
+            needs_evaluated: needs,
+            machines_touched: touched,
+            actions: decisions.actions.len() as u64,
+        };
+        observe(&measured);
+        sum.add(&measured);
+        applies.push(apply);
+        decides.push(decide);
         if start.elapsed() > how.budget && second >= 10 {
             break;
         }
     }
+    drop(decisions);
     let seconds = decides.len() as u64;
     decides.sort_unstable();
     applies.sort_unstable();
-    let effort = world.engine.effort();
-    let actions = world.engine.decide(world.now).actions.len() as u64;
+    let mean = |sum: u64| sum / seconds.max(1);
+    world.engine.decide(world.now);
     let idle = world.median(5, |_| ());
     let row = world.one_row();
     let one = world.median(5, |engine| {
@@ -133,45 +170,83 @@ pub fn run(profile: &str, how: Effortful) -> Result<Incremental> {
         gang_share: to_f64(made.gangs.iter().sum()) / to_f64(made.needs.max(1)),
         cold_full_ms: millis(cold),
         seconds,
-        rows_a_second: to_f64(rows) / to_f64(seconds.max(1)),
-        machines_a_second: to_f64(machines) / to_f64(seconds.max(1)),
+        rows_a_second: to_f64(sum.rows) / to_f64(seconds.max(1)),
+        machines_a_second: to_f64(sum.machines) / to_f64(seconds.max(1)),
         apply_ms: millis(quantile(&applies, 50)),
         decide_p50_ms: millis(quantile(&decides, 50)),
         decide_p99_ms: millis(quantile(&decides, 99)),
         phase_ms: phases.iter().map(|(name, sum)| (*name, millis(*sum) / to_f64(seconds.max(1)))).collect(),
-        needs_evaluated: effort.needs,
-        machines_touched: effort.machines,
-        actions,
+        needs_evaluated: mean(sum.needs_evaluated),
+        machines_touched: mean(sum.machines_touched),
+        actions: mean(sum.actions),
         nothing_changed_us: millis(idle) * 1e3,
         unchanged_need_ns: millis(one) * 1e6 / to_f64(made.needs.max(1)),
-        apply_10k_ms: world.ten_thousand()?,
-        worst_ms: worst::all(&mut world)?,
+        apply_10k_ms: world.ten_thousand(),
+        worst_ms: worst::all(&mut world),
         place: Place::here(),
     })
 }
 
+impl Second {
+    const NONE: Self = Self {
+        second: 0,
+        rows: 0,
+        machines: 0,
+        apply_ms: 0.0,
+        decide_ms: 0.0,
+        needs_evaluated: 0,
+        machines_touched: 0,
+        actions: 0,
+    };
+
+    /// Adds up what can be counted.
+    fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.machines += other.machines;
+        self.needs_evaluated += other.needs_evaluated;
+        self.machines_touched += other.machines_touched;
+        self.actions += other.actions;
+    }
+}
+
 impl World {
-    /// Carries out what is decided until nothing is, or next to nothing.
-    fn settle(&mut self, mut decisions: Decisions) -> Result<()> {
+    /// A fleet and an engine that was told of it.
+    fn new(workload: Realistic) -> Result<(Self, Tally)> {
+        let mut engine = Engine::new(workload.policy());
+        let (mut machines, mut places) = (Vec::new(), HashMap::new());
+        let made = workload.fill(&mut |event| {
+            if let Event::Machine { machine, .. } = &event {
+                places.insert(machine.id.clone(), machines.len());
+                machines.push(machine.clone());
+            }
+            engine.apply(event);
+        })?;
+        Ok((Self { workload, engine, machines, places, now: START }, made))
+    }
+
+    /// Carries out what is decided until nothing is, or next to nothing. Gives what is left to do.
+    fn settle(&mut self, mut decisions: Decisions) -> Result<Decisions> {
         for _ in 0..SETTLING {
             if decisions.actions.is_empty() {
                 break;
             }
-            self.carry_out(&decisions.actions)?;
+            let done = self.carry_out(&decisions.actions);
+            done.into_iter().for_each(|event| self.engine.apply(event));
             self.now = self.now.after(Duration::from_secs(61));
             decisions = self.engine.decide(self.now);
         }
         let records = self.engine.machines() as u64;
         let left = decisions.actions.len() as u64;
         ensure!(left <= records / 500 + 10, "{left} actions of a fleet of {records} at rest");
-        Ok(())
+        Ok(decisions)
     }
 
-    fn carry_out(&mut self, actions: &[Action]) -> Result<()> {
-        let ids: BTreeSet<&MachineId> = actions.iter().map(|action| &action.machine).collect();
-        self.fetch(|machine| ids.contains(&machine.id))?;
+    /// What becomes of the machines of actions.
+    fn carry_out(&mut self, actions: &[Action]) -> Vec<Event> {
+        let mut events = Vec::with_capacity(actions.len());
         for action in actions {
-            let Some(machine) = self.changed.get_mut(&action.machine) else { continue };
+            let Some(place) = self.places.get(&action.machine) else { continue };
+            let machine = Arc::make_mut(&mut self.machines[*place]);
             match (action.kind, &action.need) {
                 (ActionKind::Bootstrap | ActionKind::Provision, Some(need)) => {
                     machine.state = MachineState::Configured;
@@ -185,44 +260,26 @@ impl World {
                     machine.attribution = Attribution::default();
                 }
             }
-            self.engine.apply(event(machine, self.now));
+            events.push(event(&self.machines[*place], self.now));
         }
-        Ok(())
-    }
-
-    /// Gets the records of machines that are still as they were made.
-    fn fetch(&mut self, mut wanted: impl FnMut(&Machine) -> bool) -> Result<()> {
-        let changed = &mut self.changed;
-        self.workload.fill(&mut |event| {
-            if let Event::Machine { machine, .. } = event
-                && wanted(&machine)
-                && !changed.contains_key(&machine.id)
-            {
-                changed.insert(machine.id.clone(), (*machine).clone());
-            }
-        })?;
-        Ok(())
+        events
     }
 
     /// Bound machines that take turns to fail.
-    fn sample(&mut self, records: u64) -> Result<Vec<MachineId>> {
-        let (mut number, mut ids) = (0u64, BTreeSet::new());
-        self.fetch(|machine| {
-            number += u64::from(machine.state == MachineState::Configured);
-            let chosen = machine.state == MachineState::Configured && number.is_multiple_of(97);
-            if chosen && (ids.len() as u64) < (records / FAILING).max(1) * 20 {
-                ids.insert(machine.id.clone());
-                return true;
-            }
-            false
-        })?;
-        Ok(ids.into_iter().collect())
+    fn failing(&self) -> Vec<usize> {
+        let most = (self.machines.len() as u64 / FAILING).max(1) * 20;
+        let places =
+            (0..self.machines.len()).filter(|at| self.machines[*at].state == MachineState::Configured);
+        let mut chosen: Vec<usize> =
+            places.skip(96).step_by(97).take(usize::try_from(most).unwrap_or(0)).collect();
+        chosen.sort_unstable_by_key(|at| &self.machines[*at].id);
+        chosen
     }
 
-    /// What happens in one second, and how many rows are sent.
-    fn second(&mut self, second: u64, sample: &[MachineId]) -> (Vec<Event>, u64) {
+    /// What happens in one second, what was decided before first, and how many rows are sent.
+    fn second(&mut self, second: u64, decided: &[Action], failing: &[usize]) -> (Vec<Event>, u64) {
         self.now = self.now.after(Duration::from_secs(1));
-        let (mut number, mut rows, mut events) = (0u64, 0u64, Vec::new());
+        let (mut number, mut rows, mut events) = (0u64, 0u64, self.carry_out(decided));
         self.workload.churn(1 + second / ROLLUP_SECONDS, &mut |event| {
             if number % ROLLUP_SECONDS == second % ROLLUP_SECONDS {
                 if let Event::Demand { rows: sent, .. } = &event {
@@ -232,21 +289,18 @@ impl World {
             }
             number += 1;
         });
-        if sample.is_empty() {
+        if failing.is_empty() {
             return (events, rows);
         }
-        let failing = (sample.len() / 20).max(1);
-        let turn = usize::try_from(second).unwrap_or(0) * failing;
-        for at in 0..failing {
-            let id = |turn: usize| &sample[turn % sample.len()];
-            if let Some(machine) = self.changed.get_mut(id(turn + at)) {
-                let mut failed = machine.clone();
-                failed.state = MachineState::Failed;
-                events.push(event(&failed, self.now));
-            }
-            if let Some(machine) = turn.checked_sub(failing).and_then(|turn| self.changed.get(id(turn + at)))
-            {
-                events.push(event(machine, self.now));
+        let at_once = (failing.len() / 20).max(1);
+        let turn = usize::try_from(second).unwrap_or(0) * at_once;
+        for at in 0..at_once {
+            let machine = |turn: usize| &self.machines[failing[turn % failing.len()]];
+            let mut failed = Machine::clone(machine(turn + at));
+            failed.state = MachineState::Failed;
+            events.push(event(&Arc::new(failed), self.now));
+            if let Some(turn) = turn.checked_sub(at_once) {
+                events.push(event(machine(turn + at), self.now));
             }
         }
         (events, rows)
@@ -290,32 +344,24 @@ impl World {
     }
 
     /// How long it takes to take 10,000 transitions.
-    fn ten_thousand(&mut self) -> Result<f64> {
-        let mut left = 10_000;
-        let mut events = Vec::new();
-        let now = self.now;
-        self.workload.fill(&mut |made| {
-            if let Event::Machine { machine, .. } = made
-                && machine.state == MachineState::Configured
-                && left > 0
-            {
-                left -= 1;
-                let mut idle = (*machine).clone();
-                idle.state = MachineState::Draining;
-                events.push((event(&idle, now), event(&machine, now)));
-            }
-        })?;
-        let (there, back): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+    fn ten_thousand(&mut self) -> f64 {
+        let configured = self.machines.iter().filter(|machine| machine.state == MachineState::Configured);
+        let changes = configured.take(10_000).map(|machine| {
+            let mut draining = Machine::clone(machine);
+            draining.state = MachineState::Draining;
+            (event(&Arc::new(draining), self.now), event(machine, self.now))
+        });
+        let (there, back): (Vec<_>, Vec<_>) = changes.unzip();
         let at = Instant::now();
         there.into_iter().for_each(|event| self.engine.apply(event));
         let took = at.elapsed();
         back.into_iter().for_each(|event| self.engine.apply(event));
-        Ok(millis(took))
+        millis(took)
     }
 }
 
-fn event(machine: &Machine, now: UnixNanos) -> Event {
+fn event(machine: &Arc<Machine>, now: UnixNanos) -> Event {
     let idle = machine.state == MachineState::Idle;
     let facts = Facts { idle_since: idle.then_some(now), ..Facts::default() };
-    Event::Machine { machine: Arc::new(machine.clone()), facts }
+    Event::Machine { machine: machine.clone(), facts }
 }

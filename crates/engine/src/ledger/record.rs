@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Book, Ledger, Opened, Seat, set};
+use super::{Book, Ledger, Seat, Stirred, set};
 use crate::decision::Verdict;
 use crate::demand::{Demand, Row};
 use crate::intern::{ClusterIx, Symbols};
@@ -15,15 +15,15 @@ impl Ledger {
     pub(crate) fn record(
         &mut self,
         found: impl Iterator<Item = (Seat, Outcome, Verdict)>,
-        opened: &Opened,
+        stirred: &Stirred,
         demand: &Demand,
         symbols: &Symbols,
     ) {
         let mut fresh: Vec<(Seat, Arc<Verdict>)> = Vec::new();
         for (seat, outcome, verdict) in found {
-            let entry = &mut self.books[seat.cluster.at()].entries[seat.at as usize];
-            entry.outcome = outcome;
-            match entry.position {
+            let book = &mut self.books[seat.cluster.at()];
+            book.entries[seat.at as usize].outcome = outcome;
+            match book.positions[seat.at as usize] {
                 Some(position) => {
                     let known = &self.verdicts[position as usize];
                     // Rows that are as they were share their Need.
@@ -37,20 +37,15 @@ impl Ledger {
         if !fresh.is_empty() || !self.gone.is_empty() {
             self.rearrange(fresh, demand, symbols);
         }
-        let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&opened.whole).copied().collect();
+        let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&stirred.clusters).copied().collect();
         for cluster in looked_at {
-            let Book { entries, told, .. } = &mut self.books[cluster.at()];
-            let (mut open, mut entangled) = (false, false);
-            told.clear();
-            for (at, entry) in (0..).zip(&*entries) {
-                let outcome = &entry.outcome;
-                open |= outcome.is_open();
-                entangled |= outcome.is_open() && outcome.choice.is_some();
-                if outcome.is_told() {
-                    told.extend(demand.row(entry.ix).map(|row| (at, row.profile)));
-                }
-            }
-            let telling = !told.is_empty();
+            let book = &mut self.books[cluster.at()];
+            book.find_told(demand);
+            let outcomes =
+                || book.entries.iter().map(|entry| &entry.outcome).filter(|outcome| outcome.is_open());
+            let open = outcomes().next().is_some();
+            let entangled = outcomes().any(|outcome| outcome.choice.is_some());
+            let telling = !book.told.is_empty();
             set(&mut self.open, cluster, open);
             set(&mut self.entangled, cluster, entangled);
             set(&mut self.telling, cluster, telling);
@@ -61,8 +56,9 @@ impl Ledger {
     /// are recorded.
     pub(crate) fn refresh(&mut self, demand: &Demand, mut judge: impl FnMut(&Row, &Outcome) -> Verdict) {
         for Seat { cluster, at } in self.standing.drain(..) {
-            let entry = &self.books[cluster.at()].entries[at as usize];
-            if let (Some(row), Some(position)) = (demand.row(entry.ix), entry.position) {
+            let Book { entries, positions, .. } = &self.books[cluster.at()];
+            let entry = &entries[at as usize];
+            if let (Some(row), Some(position)) = (demand.row(entry.ix), positions[at as usize]) {
                 let verdict = Arc::new(judge(row, &entry.outcome));
                 Arc::make_mut(&mut self.verdicts.0)[position as usize] = verdict;
             }
@@ -101,7 +97,7 @@ impl Ledger {
             }
         }
         for (position, seat) in (0..).zip(&order) {
-            self.books[seat.cluster.at()].entries[seat.at as usize].position = Some(position);
+            self.books[seat.cluster.at()].positions[seat.at as usize] = Some(position);
         }
         (self.verdicts, self.order) = (verdicts.into(), order);
     }

@@ -1,33 +1,41 @@
 //! Which rows a cluster has after folding, and which of them stand though they want something else.
 
 use super::record::place_of;
-use super::{Book, Entry, Ledger, Opened, Seat};
+use super::{Book, Entry, Ledger, Refold, Seat, Stirred};
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
-use crate::fold::{Forms, Plan};
-use crate::intern::{ClusterIx, Map, Symbols};
+use crate::fold::{Before, Forms, Plan};
+use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::Matching;
-use crate::phase1::Outcome;
+use crate::members::PoolIx;
+use crate::phase1::{News, Outcome};
 
 impl Ledger {
-    /// Folds the demand of clusters that changed, and opens those where not all stands. `false`: the classes have to tell
+    /// Folds the demand of clusters that changed, and stirs those where not all stands. `false`: the classes have to tell
     /// hosts apart first.
     pub(crate) fn fold(
         &mut self,
-        opened: &mut Opened,
+        stirred: &mut Stirred,
         fleet: &Fleet,
         demand: &mut Demand,
         forms: &mut Forms,
         symbols: &mut Symbols,
         matching: &mut Matching,
     ) -> bool {
-        let (mut rows, mut stirred): (Vec<RowIx>, Vec<ClusterIx>) = Default::default();
-        for cluster in &opened.changed {
+        let (mut rows, mut more): (Vec<RowIx>, Vec<ClusterIx>) = Default::default();
+        let Stirred { clusters, changed } = stirred;
+        for (cluster, refold) in &*changed {
             let name = symbols.name(*cluster).clone();
             rows.clear();
             if let Some(wants) = demand.wants(&name) {
-                let is_open = opened.whole.binary_search(cluster).is_ok();
-                let before = if is_open { &[][..] } else { &self.books[cluster.at()].versions };
+                let from = self.shifted.partition_point(|(other, ..)| other < cluster);
+                let to = self.shifted.partition_point(|(other, ..)| other <= cluster);
+                let versions = &self.books[cluster.at()].versions;
+                let versions = if *refold == Refold::All { &[][..] } else { versions };
+                let before = Before { versions, shifted: &self.shifted[from..to] };
+                if *refold == Refold::Machines && before.holds_for(wants, fleet, demand, matching) {
+                    continue;
+                }
                 let tables = (&mut *forms, &mut *symbols, &mut *matching);
                 let plan = Plan::of(wants, before, fleet, demand, &mut self.reach, tables);
                 if plan.needs_hosts {
@@ -38,12 +46,12 @@ impl Ledger {
                 rows.extend(demand.make(&name, plan.made, matching));
             }
             if !self.renew(*cluster, &rows, fleet, demand, symbols) {
-                stirred.push(*cluster);
+                more.push(*cluster);
             }
         }
-        opened.whole.append(&mut stirred);
-        opened.whole.sort_unstable();
-        opened.whole.dedup();
+        clusters.append(&mut more);
+        clusters.sort_unstable();
+        clusters.dedup();
         true
     }
 
@@ -57,24 +65,16 @@ impl Ledger {
         symbols: &Symbols,
     ) -> bool {
         let Book { entries, planned, versions, .. } = &mut self.books[cluster.at()];
-        let keeps_seat = |entry: &Entry| {
-            let key = (entry.stamp, entry.folded, entry.arrival);
-            demand.row(entry.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
-        };
         versions.clear();
         versions.extend(rows.iter().filter_map(|ix| Some(demand.row(*ix)?.version)));
-        if rows != planned || !entries.iter().all(keeps_seat) {
-            rows.clone_into(planned);
-            self.enter(cluster, rows, fleet, demand, symbols);
-            return false;
-        }
         let mut all_stands = true;
-        for (at, entry) in (0..).zip(entries) {
+        if rows != planned || !entries.iter().all(|entry| entry.is_of(demand)) {
+            rows.clone_into(planned);
+            all_stands = self.enter(cluster, rows, fleet, demand, symbols);
+        }
+        for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
             let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
-            // Where some row does not, only those that rest are spared a turn.
-            let matters = all_stands || entry.outcome.rests;
-            let is_like = matters && row.min_unit == entry.min_unit;
-            if is_like && entry.outcome.stands(fleet, row, &entry.aggregate) {
+            if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
                 self.standing.push(Seat { cluster, at });
             } else {
                 self.moved.push((cluster, entry.stamp));
@@ -87,8 +87,8 @@ impl Ledger {
         all_stands
     }
 
-    /// Replaces the rows of a cluster. Those that are what they were keep all that is known of them, those that are told
-    /// apart by nothing from one before keep its place.
+    /// Replaces the rows of a cluster. Those that were there keep all that is known of them. Says whether all were, and no
+    /// other.
     fn enter(
         &mut self,
         cluster: ClusterIx,
@@ -96,46 +96,43 @@ impl Ledger {
         fleet: &Fleet,
         demand: &Demand,
         symbols: &Symbols,
-    ) {
+    ) -> bool {
         let book = &mut self.books[cluster.at()];
-        let before = std::mem::take(&mut book.entries);
-        let places: Map<RowIx, usize> = before.iter().map(|entry| entry.ix).zip(0..).collect();
-        let mut stays = vec![false; before.len()];
+        let places: Map<RowIx, usize> = book.entries.iter().map(|entry| entry.ix).zip(0..).collect();
+        let mut stays = vec![false; book.entries.len()];
         let mut fresh: Vec<(RowIx, &Row)> = Vec::new();
         for ix in rows {
             let Some(row) = demand.row(*ix) else { continue };
-            match places.get(ix).filter(|at| before[**at].version == row.version) {
+            match places.get(ix).filter(|at| book.entries[**at].is_of(demand)) {
                 Some(at) => stays[*at] = true,
                 None => fresh.push((*ix, row)),
             }
         }
         fresh.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
-        book.entries.reserve(rows.len());
-        let mut gone: Vec<Entry> = Vec::with_capacity(before.len());
-        for (entry, stays) in before.into_iter().zip(stays) {
-            if stays {
-                book.entries.push(entry);
-            } else {
-                self.claims.live.remove(&(cluster, entry.stamp));
-                self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
-                self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
-                gone.push(entry);
-            }
+        let begins = book.entries.is_empty();
+        let mut known: Vec<(Entry, Option<u32>)> = Vec::with_capacity(rows.len());
+        let mut gone: Vec<(Entry, Option<u32>)> = Vec::new();
+        for (pair, stays) in book.entries.drain(..).zip(book.positions.drain(..)).zip(stays) {
+            if stays { known.push(pair) } else { gone.push(pair) }
         }
-        if fresh.is_empty() && gone.is_empty() {
-            return;
+        // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first.
+        let mut restamped: Vec<StampIx> = Vec::new();
+        for (entry, _) in &gone {
+            restamped.push(entry.stamp);
+            self.claims.live.remove(&(cluster, entry.stamp));
+            self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
+            let left = entry.outcome.credited.iter().map(|slot| fleet.class(*slot));
+            self.news.extend(left.map(|class| (cluster, News { class, more: true })));
+            self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
         }
-        // What stamps name is not what it was. Of two rows with one stamp, one may have gone.
-        self.claims.live.extend(book.entries.iter().map(|entry| (cluster, entry.stamp)));
-        self.claims.forget_stock(cluster);
-        let mut positions = gone.iter().filter_map(|entry| entry.position).peekable();
+        let mut positions = gone.iter().filter_map(|(_, position)| *position).peekable();
         for (ix, row) in &fresh {
             let seen_from_row = |position: u32| place_of(&self.verdicts[position as usize], row, symbols);
             while let Some(before) = positions.next_if(|position| seen_from_row(*position).is_lt()) {
                 self.gone.push(before);
             }
             let position = positions.next_if(|position| seen_from_row(*position).is_eq());
-            book.entries.push(Entry {
+            let entry = Entry {
                 ix: *ix,
                 version: row.version,
                 arrival: row.arrival,
@@ -144,24 +141,38 @@ impl Ledger {
                 aggregate: row.aggregate.clone(),
                 min_unit: row.min_unit.clone(),
                 outcome: Outcome::default(),
-                position,
-            });
-            self.claims.live.insert((cluster, row.stamp));
+            };
+            known.push((entry, position));
+            restamped.push(row.stamp);
             // A fold may be stamped as a row that came is: it stands in front of the same machines.
             self.moved.push((cluster, row.stamp));
         }
         self.gone.extend(positions);
-        if book.entries.len() > fresh.len() {
+        if known.len() > fresh.len() && !fresh.is_empty() {
             // Two runs, each in order.
-            book.entries.sort_by(|a, b| match (demand.row(a.ix), demand.row(b.ix)) {
+            known.sort_by(|(a, _), (b, _)| match (demand.row(a.ix), demand.row(b.ix)) {
                 (Some(a), Some(b)) => compare(symbols, a, b),
                 (a, b) => a.is_some().cmp(&b.is_some()),
             });
         }
-        for (at, entry) in (0..).zip(&book.entries) {
-            if let Some(position) = entry.position {
-                self.order[position as usize] = Seat { cluster, at };
+        let book = &mut self.books[cluster.at()];
+        (book.entries, book.positions) = known.into_iter().unzip();
+        book.find_told(demand);
+        for (at, position) in (0..).zip(&book.positions) {
+            if let Some(position) = position {
+                self.order[*position as usize] = Seat { cluster, at };
             }
         }
+        if !restamped.is_empty() {
+            // Of two rows with one stamp, one may have gone.
+            self.claims.live.extend(book.entries.iter().map(|entry| (cluster, entry.stamp)));
+            self.claims.forget_stock(cluster);
+        }
+        if !begins {
+            let pools = restamped.iter().flat_map(|stamp| fleet.pools.own_bound(cluster, *stamp));
+            let news = |pool: &PoolIx| (cluster, News { class: fleet.class_of(*pool), more: true });
+            self.news.extend(pools.map(news));
+        }
+        restamped.is_empty()
     }
 }

@@ -54,7 +54,10 @@ pub(super) fn unordered(pass: &mut Pass<'_>, row: &Row, part: Part) -> Few {
         Part::OwnBound => pools.own_bound(row.cluster, row.stamp),
         Part::OwnCreating => pools.own_creating(row.cluster, row.stamp),
         Part::CreatingForAnyone => pools.creating_for_anyone(),
-        Part::Orphans => return pass.orphans(row),
+        Part::Orphans => {
+            pass.wake_behind(row);
+            return pass.orphans(row);
+        }
         Part::Siblings => {
             pass.wake_behind(row);
             return pass.siblings(row);

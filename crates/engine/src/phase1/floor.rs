@@ -2,23 +2,29 @@
 
 use bigfleet_types::MachineState;
 
-use super::{Work, credit};
+use super::{First, Work, credit};
 use crate::demand::Row;
 use crate::lanes::Sum;
 use crate::members::Slot;
 use crate::pass::{Pass, Step};
 
-/// Runs after the credit walk, whether that covered the Need or not.
-pub(super) fn guarantee(pass: &mut Pass<'_>, row: &Row, work: &mut Work) {
+/// Runs after the credit walk, whether that covered the Need or not. `own`: how many machines the walk claimed in the
+/// first round. Gives these.
+pub(super) fn guarantee(pass: &mut Pass<'_>, row: &Row, own: usize, work: &mut Work) -> First {
     if work.floor_met || row.min_unit.is_zero() {
-        return;
+        return First::Of(own);
     }
+    let first = First::Others(work.credited[..own].into());
     match claim_first_that_covers(pass, row, work) {
         // Smaller machines make room, but never for one that does not run yet.
         Some(slot) if pass.fleet.state(slot) == MachineState::Configured => release_surplus(pass, row, work),
         Some(_) => {}
-        None => work.remaining.raise(&row.min_unit),
+        None => {
+            work.remaining.raise(&row.min_unit);
+            return First::Of(own);
+        }
     }
+    first
 }
 
 /// Credits the first unclaimed machine of the walk that covers the floor, whether it is otherwise needed or not.

@@ -1,85 +1,211 @@
 //! Rows without a turn in clusters where others have one.
 //!
-//! A row that its own machines serve looks at nothing else, so what its neighbours do is no matter to it, but for one
-//! thing: a neighbour with an earlier turn may take its machines. Before one looks at them, the row gives them up; in its
-//! place in the order it claims them again, or has a turn after all if one is gone.
+//! What credit gives a row follows from which machines of its cluster nobody in front of it has claimed. So a row that credit
+//! covered has the same again unless one of those that it could use is in other hands, and nobody looks at it. Two things
+//! end its rest. A row in front that looks at machines of its neighbours has to see its machines free: it gives them up, and
+//! claims them again when that is its place in the order. And where a machine that it could use went or was left, it has a turn.
 
+use bigfleet_types::{Precedence, UnixNanos};
+
+use super::First;
 use super::turns::{Known, Order, Turn};
+use crate::bits::ClassBits;
 use crate::class::ClassIx;
 use crate::demand::{Row, RowIx};
-use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, Map, Set};
 use crate::ledger::Seat;
-use crate::lines::Standing;
 use crate::matching::ProfileIx;
 use crate::members::Slot;
 
-/// One such row.
-#[derive(Debug, Clone, Copy)]
+/// The rounds of a precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Round {
+    /// All keep their own.
+    First,
+    /// They take what else there is.
+    Second,
+}
+
+/// When a row claims.
+pub(super) type Time = (Precedence, Round, UnixNanos, u32, u32);
+
+/// When the row of this place in the order claims in a round.
+pub(super) fn time((precedence, arrival, cluster, at): Order, round: Round) -> Time {
+    (precedence, round, arrival, cluster, at)
+}
+
+/// What a covered row minds of what becomes of machines that it could use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Minds {
+    /// Nothing: the first of its own machines serve it.
+    Nothing,
+    /// That there is one more. Those that it passed were of no use to it.
+    More,
+    /// That there is one more or one less: a gang compares all that there is.
+    Any,
+}
+
+/// Such a row.
+#[derive(Debug)]
 pub(crate) struct Resting<'a> {
     pub(crate) order: Order,
     pub(crate) seat: Seat,
     pub(crate) ix: RowIx,
     pub(crate) row: &'a Row,
-    /// Its machines, once somebody asked.
-    pub(crate) line: Option<&'a [Standing]>,
+    /// All that it claims, in the order of the walk.
+    pub(crate) credited: Vec<Slot>,
+    /// So many of them in the first round.
+    pub(crate) own: usize,
+    pub(crate) minds: Minds,
 }
 
-impl<'a> Resting<'a> {
-    /// Whether one of its machines is of a class that matches.
-    fn has(&mut self, fleet: &'a Fleet, matches: impl Fn(ClassIx) -> bool) -> bool {
-        let line = *self.line.get_or_insert_with(|| fleet.pools.line(self.row.cluster, self.row.stamp));
-        line.chunk_by(|a, b| a.class == b.class).any(|run| matches(run[0].class))
+impl Resting<'_> {
+    /// When it claims the last of its machines.
+    fn last(&self) -> Time {
+        time(self.order, if self.own < self.credited.len() { Round::Second } else { Round::First })
     }
+}
+
+/// In a cluster, machines of a class are in other hands than in the pass before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct News {
+    pub(crate) class: ClassIx,
+    /// Rows that follow may find one more; if not, one less.
+    pub(crate) more: bool,
+}
+
+impl News {
+    /// Whether somebody minds it.
+    pub(crate) fn is_minded(self, minds: Minds) -> bool {
+        match minds {
+            Minds::Nothing => false,
+            Minds::More => self.more,
+            Minds::Any => true,
+        }
+    }
+}
+
+/// What became of machines of a cluster.
+#[derive(Debug, Default)]
+struct Told {
+    more: ClassBits,
+    less: ClassBits,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Rest<'a> {
     by_cluster: Map<ClusterIx, Vec<Resting<'a>>>,
-    /// Who is behind this has its turn later; `None`: nobody had a turn yet.
-    front: Option<Order>,
-    /// Whoever is behind the front and may matter to these is awake already.
+    told: Map<ClusterIx, Told>,
+    /// Who claims after this has not claimed yet; `None`: nobody has.
+    front: Option<Time>,
+    /// Whoever claims after the front and may matter to these is awake already.
     asked: Set<(ClusterIx, ProfileIx)>,
-    /// With what they claimed.
-    woken: Vec<(Resting<'a>, Vec<Slot>)>,
+    /// By two profiles: whether some class matches both.
+    overlaps: Map<(ProfileIx, ProfileIx), bool>,
+    woken: Vec<(Round, Turn<'a>)>,
+    /// Those that were woken and have what they had.
+    asleep_again: Vec<(Seat, Vec<Slot>)>,
 }
 
 impl<'a> Rest<'a> {
-    /// Adds a row.
+    /// Adds a row. Its cluster is one of those of which [`Self::add_news`] knew all before.
     pub(crate) fn add(&mut self, resting: Resting<'a>) {
         self.by_cluster.entry(resting.row.cluster).or_default().push(resting);
     }
 
+    /// Adds what became of machines. Says whether that is new: otherwise all who mind are awake.
+    pub(crate) fn add_news(&mut self, cluster: ClusterIx, news: News) -> bool {
+        let told = self.told.entry(cluster).or_default();
+        let classes = if news.more { &mut told.more } else { &mut told.less };
+        classes.insert(news.class)
+    }
+
+    /// Whether anybody rests, or did, in a cluster.
+    pub(crate) fn is_in(&self, cluster: ClusterIx) -> bool {
+        self.by_cluster.contains_key(&cluster)
+    }
+
+    /// Whether a row minds what became of machines by now. `matches`: the classes that match it, 64 in a word.
+    pub(crate) fn concerns(&self, cluster: ClusterIx, minds: Minds, matches: &[u64]) -> bool {
+        let Some(Told { more, less }) = self.told.get(&cluster) else { return false };
+        match minds {
+            Minds::Nothing => false,
+            Minds::More => more.meets(matches),
+            Minds::Any => more.meets(matches) || less.meets(matches),
+        }
+    }
+
     /// Turns are never taken out of order.
-    pub(super) fn reached(&mut self, front: Order) {
+    pub(super) fn reached(&mut self, front: Time) {
         debug_assert!(self.front <= Some(front), "turns go on in order");
         self.front = Some(front);
     }
 
-    /// Wakes those behind the front in a row's cluster that have machines of classes that match. `give_up` gives back
-    /// what one claims of its machines, and tells what that was.
+    /// Wakes those of a row's cluster that have not claimed all yet and may have machines that match it, too. `overlap`:
+    /// some class matches both profiles. `give_up` gives back what one has still to claim.
     pub(crate) fn wake_behind(
         &mut self,
         row: &Row,
-        fleet: &'a Fleet,
-        matches: impl Fn(ClassIx) -> bool,
-        mut give_up: impl FnMut(RowIx, &[Standing]) -> Vec<Slot>,
+        overlap: impl Fn(ProfileIx, ProfileIx) -> bool,
+        give_up: impl FnMut(RowIx, &[Slot]),
     ) {
-        let Some(resting) = self.by_cluster.get_mut(&row.cluster) else { return };
-        if !self.asked.insert((row.cluster, row.profile)) {
+        if !self.is_in(row.cluster) || !self.asked.insert((row.cluster, row.profile)) {
             return;
         }
-        let front = self.front;
-        let woken = resting.extract_if(.., |rest| Some(rest.order) > front && rest.has(fleet, &matches));
-        self.woken.extend(woken.map(|rest| (rest, give_up(rest.ix, rest.line.unwrap_or_default()))));
+        let mut overlaps = std::mem::take(&mut self.overlaps);
+        let concerns = |rest: &Resting<'_>| {
+            let pair = (row.profile, rest.row.profile);
+            *overlaps.entry(pair).or_insert_with(|| overlap(pair.0, pair.1))
+        };
+        self.wake(row.cluster, concerns, give_up);
+        self.overlaps = overlaps;
     }
 
-    /// The turns of those that were woken since the last call.
-    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Turn<'a>> {
-        self.woken.drain(..).map(|(Resting { order, seat, ix, row, .. }, held)| {
-            let known = Some(Box::new(Known::Rested(held)));
-            Turn { order, seat, ix, row, known, acquired: Vec::new() }
-        })
+    /// Wakes some of those of a cluster that have not claimed all yet.
+    pub(crate) fn wake(
+        &mut self,
+        cluster: ClusterIx,
+        mut whom: impl FnMut(&Resting<'a>) -> bool,
+        mut give_up: impl FnMut(RowIx, &[Slot]),
+    ) {
+        let Some(resting) = self.by_cluster.get_mut(&cluster) else { return };
+        let front = self.front;
+        let woken = resting.extract_if(.., |rest| Some(rest.last()) > front && whom(rest));
+        self.woken.extend(woken.map(|rest| {
+            let Resting { order, seat, ix, row, credited, own, minds } = rest;
+            let round = if Some(time(order, Round::First)) > front { Round::First } else { Round::Second };
+            give_up(ix, if round == Round::First { &credited } else { &credited[own..] });
+            let known = Some(Box::new(Known::Rested(minds)));
+            (
+                round,
+                Turn {
+                    order,
+                    seat,
+                    ix,
+                    row,
+                    known,
+                    had: credited,
+                    first: First::Of(own),
+                    acquired: Vec::new(),
+                },
+            )
+        }));
+    }
+
+    /// The turns of those that were woken since the last call, with the round in which they go on.
+    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = (Round, Turn<'a>)> {
+        self.woken.drain(..)
+    }
+
+    /// Takes back one that was woken and has claimed again all that it had.
+    pub(super) fn sleep_again(&mut self, turn: Turn<'a>) {
+        self.asleep_again.push((turn.seat, turn.had));
+    }
+
+    /// What those that had no turn claim, to be given back to them.
+    pub(crate) fn into_credited(self) -> impl Iterator<Item = (Seat, Vec<Slot>)> {
+        let asleep = self.by_cluster.into_values().flatten().map(|rest| (rest.seat, rest.credited));
+        asleep.chain(self.asleep_again)
     }
 }

@@ -5,7 +5,8 @@ use std::vec;
 
 use bigfleet_types::{Precedence, UnixNanos};
 
-use super::rest::Rest;
+use super::First;
+use super::rest::{Minds, Rest, Round};
 use crate::demand::{Row, RowIx};
 use crate::lanes::Lanes;
 use crate::ledger::Seat;
@@ -15,6 +16,7 @@ use crate::members::Slot;
 pub(crate) type Order = (Precedence, UnixNanos, u32, u32);
 
 /// A row whose turn it is.
+#[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) order: Order,
     pub(crate) seat: Seat,
@@ -22,6 +24,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) row: &'a Row,
     /// `None`: all that was known may have changed.
     pub(crate) known: Option<Box<Known>>,
+    /// What it was credited with in the pass before, in the order of the walk.
+    pub(crate) had: Vec<Slot>,
+    /// What it claimed in the first round of that.
+    pub(crate) first: First,
     /// What it acquired in the pass before.
     pub(crate) acquired: Vec<Slot>,
 }
@@ -29,19 +35,10 @@ pub(crate) struct Turn<'a> {
 /// What is known of a row before its turn.
 #[derive(Debug)]
 pub(crate) enum Known {
-    /// What it has and lacks: only what is free for all has to be looked at again.
-    Credit(Kept),
-    /// It rested, and these machines are all that it claims, unless somebody took one.
-    Rested(Vec<Slot>),
-}
-
-/// What a plain row keeps of its turn in the pass before.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    /// In the order of the walk.
-    pub(crate) credited: Vec<Slot>,
-    /// What credit left missing.
-    pub(crate) missing: Lanes,
+    /// It has what it had, and lacks this: only what is free for all has to be looked at again.
+    Missing(Lanes),
+    /// It rested, and what it had is all that it claims, unless somebody took one or something that it minds happened.
+    Rested(Minds),
 }
 
 /// The turns to come. There are few precedences, and within one the turns are mostly listed in order.
@@ -51,6 +48,8 @@ pub(crate) struct Turns<'a> {
     /// Those of the precedence whose turn it is, in order.
     current: vec::IntoIter<Turn<'a>>,
     woken: BTreeMap<Order, Turn<'a>>,
+    /// Woken in the second round of the precedence whose turn it is.
+    late: BTreeMap<Order, Turn<'a>>,
 }
 
 impl<'a> Turns<'a> {
@@ -64,9 +63,16 @@ impl<'a> Turns<'a> {
         self.listed.values().map(Vec::len).sum()
     }
 
+    fn take_woken(&mut self, rest: &mut Rest<'a>) {
+        for (round, turn) in rest.take_woken() {
+            let woken = if round == Round::First { &mut self.woken } else { &mut self.late };
+            woken.insert(turn.order, turn);
+        }
+    }
+
     /// Whose turn is next.
     pub(super) fn next_order(&mut self, rest: &mut Rest<'a>) -> Option<Order> {
-        self.woken.extend(rest.take_woken().map(|turn| (turn.order, turn)));
+        self.take_woken(rest);
         if self.current.len() == 0
             && let Some((_, mut equals)) = self.listed.pop_first()
         {
@@ -81,5 +87,18 @@ impl<'a> Turns<'a> {
     pub(super) fn next_of(&mut self, precedence: Precedence, rest: &mut Rest<'a>) -> Option<Turn<'a>> {
         let order = self.next_order(rest).filter(|order| order.0 == precedence)?;
         self.woken.remove(&order).or_else(|| self.current.next())
+    }
+
+    /// One that has what it had so far goes on in the second round.
+    pub(super) fn goes_on(&mut self, turn: Turn<'a>) {
+        self.late.insert(turn.order, turn);
+    }
+
+    /// One that goes on in the second round, unless one at `before` comes first.
+    pub(super) fn next_late(&mut self, before: Option<Order>, rest: &mut Rest<'a>) -> Option<Turn<'a>> {
+        self.take_woken(rest);
+        let first =
+            self.late.first_entry().filter(|first| before.is_none_or(|order| *first.key() < order))?;
+        Some(first.remove())
     }
 }

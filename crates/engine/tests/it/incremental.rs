@@ -28,6 +28,13 @@ fn what_a_moving_gang_gave_up_is_told_when_it_stays() {
     sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/moving"));
 }
 
+/// Rows that are compiled anew, since a label key is new, are told apart by their versions as ever: whether gangs fold is asked
+/// again of those that changed.
+#[test]
+fn rows_compiled_anew_have_versions_of_their_own() {
+    sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/numbered-anew"));
+}
+
 /// A row that a higher one left its second best does not rest on it: when the higher one goes, it has its best again.
 #[test]
 fn a_row_that_passed_a_taken_machine_comes_back_to_it() {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use bigfleet_engine::Event;
 use bigfleet_types::{
     CapacityType, ClusterId, Machine, MachineState, NanoDollars, Need, Operator, Profile, Requirement,
@@ -30,52 +29,42 @@ pub struct Worst {
 type Kind = (Arc<str>, Arc<str>, CapacityType, NanoDollars);
 
 /// Measures all of them.
-pub(super) fn all(world: &mut World) -> Result<BTreeMap<&'static str, Worst>> {
+pub(super) fn all(world: &mut World) -> BTreeMap<&'static str, Worst> {
     let mut worst = BTreeMap::new();
     world.engine.decide(world.now);
 
-    let kind = largest_kind(world)?;
+    let Some(kind) = largest_kind(world) else { return worst };
     let doubled = |machine: &mut Machine| machine.price = NanoDollars::from_nano(machine.price.nano() * 2);
-    let changed = world.change(|machine| kind_of(machine) == kind, doubled)?;
+    let changed = world.change(|machine| kind_of(machine) == kind, doubled);
     worst.insert("the largest class changes its price", changed);
-    world.change(|machine| kind_of(machine) == kind, |_| ())?;
+    world.change(|machine| kind_of(machine) == kind, |_| ());
 
     let zone = kind.1.clone();
-    let lost =
-        world.change(|machine| machine.zone == zone, |machine| machine.state = MachineState::Failed)?;
+    let lost = world.change(|machine| machine.zone == zone, |machine| machine.state = MachineState::Failed);
     worst.insert("a whole zone fails", lost);
-    worst.insert("and comes back", world.change(|machine| machine.zone == zone, |_| ())?);
+    worst.insert("and comes back", world.change(|machine| machine.zone == zone, |_| ()));
 
     let (cluster, rows) = biggest_cluster(world);
     worst.insert("the biggest cluster wants nothing", world.demand(&cluster, Vec::new()));
     worst.insert("and all of it again", world.demand(&cluster, rows.clone()));
     worst.insert("a row has a new label key", world.demand(&cluster, with_new_key(rows)));
-    Ok(worst)
+    worst
 }
 
 impl World {
-    /// Changes all machines of a kind, seen as they were made.
-    fn change(
-        &mut self,
-        concerns: impl Fn(&Machine) -> bool,
-        change: impl Fn(&mut Machine),
-    ) -> Result<Worst> {
-        let (mut number, mut took, now) = (0, Duration::ZERO, self.now);
-        let Self { workload, engine, changed, .. } = self;
-        workload.fill(&mut |made| {
-            let Event::Machine { machine, .. } = made else { return };
-            if !concerns(&machine) {
-                return;
-            }
-            let mut machine = changed.get(&machine.id).unwrap_or(&machine).clone();
+    /// Tells the engine of all machines of a kind, changed or as they are.
+    fn change(&mut self, concerns: impl Fn(&Machine) -> bool, change: impl Fn(&mut Machine)) -> Worst {
+        let (mut number, mut took) = (0, Duration::ZERO);
+        for machine in self.machines.iter().filter(|machine| concerns(machine)) {
+            let mut machine = Machine::clone(machine);
             change(&mut machine);
-            let event = event(&machine, now);
+            let event = event(&Arc::new(machine), self.now);
             let at = Instant::now();
-            engine.apply(event);
+            self.engine.apply(event);
             took += at.elapsed();
             number += 1;
-        })?;
-        Ok(self.after(took, number))
+        }
+        self.after(took, number)
     }
 
     /// A cluster wants other rows.
@@ -99,15 +88,10 @@ fn kind_of(machine: &Machine) -> Kind {
 }
 
 /// The kind of which there are most machines.
-fn largest_kind(world: &World) -> Result<Kind> {
+fn largest_kind(world: &World) -> Option<Kind> {
     let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
-    world.workload.fill(&mut |made| {
-        if let Event::Machine { machine, .. } = made {
-            *kinds.entry(kind_of(&machine)).or_default() += 1;
-        }
-    })?;
-    let largest = kinds.into_iter().max_by_key(|(_, number)| *number);
-    largest.map(|(kind, _)| kind).ok_or_else(|| anyhow::anyhow!("the fleet has no machines"))
+    world.machines.iter().for_each(|machine| *kinds.entry(kind_of(machine)).or_default() += 1);
+    kinds.into_iter().max_by_key(|(_, number)| *number).map(|(kind, _)| kind)
 }
 
 /// The cluster with the most rows, and these.
