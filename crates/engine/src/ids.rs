@@ -3,10 +3,13 @@
 use std::hash::BuildHasher;
 
 use bigfleet_types::MachineId;
-use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
 use crate::members::Slot;
+
+mod index;
+
+use index::Index;
 
 /// Where a text lies in the buffer: its start and, in the low bits, its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl Names {
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     names: Names,
-    index: HashTable<Slot>,
+    index: Index,
     /// Bytes of the texts that no slot names any more.
     garbage: usize,
     /// Live slots in the byte order of their names, once settled.
@@ -74,7 +77,7 @@ impl Ids {
 
     /// The slot of a name.
     pub(crate) fn find(&self, id: &str) -> Option<Slot> {
-        self.index.find(hash(id), |slot| self.text(*slot) == id).copied()
+        self.index.find(hash(id), |slot| self.text(slot) == id)
     }
 
     /// Names a slot, the next one or one that was vacated before the last settling.
@@ -89,15 +92,12 @@ impl Ids {
         self.names.spans[slot.at()] = Span::new(self.names.texts.len(), id.len());
         self.names.texts.push_str(id);
         self.fresh.push(slot);
-        let names = &self.names;
-        self.index.insert_unique(hash(id), slot, |slot| hash(names.text(*slot).unwrap_or_default()));
+        self.index.insert(hash(id), slot);
     }
 
     /// Takes the name off a slot.
     pub(crate) fn vacate(&mut self, slot: Slot) {
-        if let Ok(entry) = self.index.find_entry(hash(self.text(slot)), |other| *other == slot) {
-            entry.remove();
-        }
+        self.index.remove(hash(self.text(slot)), slot);
         self.garbage += self.text(slot).len();
         self.names.spans[slot.at()] = Span::VACANT;
         self.shrunk = true;

@@ -26,6 +26,11 @@ impl PoolIx {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
+impl Slot {
+    /// No machine.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// One pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
