@@ -175,7 +175,7 @@ pub(crate) fn class_of(
     symbols: &mut Symbols,
 ) -> ClassIx {
     let mut shapes = crate::shape::Shapes::default();
-    let ix = shapes.join(machine, None);
+    let ix = shapes.of(machine, None);
     let host = symbols.host(machine.attribute(keys::HOSTNAME).unwrap_or_default());
     shapes.get_mut(ix).map(|shape| classes.join(shape, host, symbols)).unwrap()
 }

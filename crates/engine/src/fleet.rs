@@ -2,7 +2,9 @@
 //!
 //! Nothing of what a caller hands in is kept: a machine costs its row in the columns and its name, and shares the rest.
 
-use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos, keys};
+use std::sync::Arc;
+
+use bigfleet_types::{CapacityType, Machine, MachineId, MachineState, NanoDollars, UnixNanos};
 
 use crate::changes::Changes;
 use crate::class::{ClassIx, Classes};
@@ -12,7 +14,7 @@ use crate::intern::{ClusterIx, Map, Symbols};
 use crate::lanes::Lanes;
 use crate::members::{PoolIx, Pools, Slot};
 use crate::place::{Place, PlaceIx, Places, place};
-use crate::shape::{ShapeIx, Shapes};
+use crate::shape::{ShapeIx, Shapes, hostname};
 
 mod columns;
 
@@ -52,58 +54,70 @@ impl Fleet {
     /// Adds a machine or replaces all that was known of it.
     pub(crate) fn upsert(&mut self, machine: &Machine, facts: &Facts, symbols: &mut Symbols) {
         let known = self.ids.find(machine.id.as_str());
-        let cluster = machine.cluster.as_ref().map(|id| symbols.cluster(id));
-        let shape = self.shapes.join(machine, known.map(|slot| self.shape[slot.at()]));
+        // No other state has a place in a cluster.
+        let bound = matches!(machine.state, MachineState::Configured | MachineState::Configuring);
+        let cluster = machine.cluster.as_ref().filter(|_| bound).map(|id| symbols.cluster(id));
+        let shape = self.shapes.of(machine, known.map(|slot| self.shape[slot.at()]));
         let since = match (machine.state, facts.excess_since, facts.idle_since) {
             (MachineState::Configured, Some(since), _) | (MachineState::Idle, _, Some(since)) => since.0,
             (MachineState::Configured, None, _) => known.map_or(NEVER, |slot| self.excess_of(slot, cluster)),
             _ => NEVER,
         };
         let place = place(machine, facts, cluster, symbols).map(|place| self.places.number(place));
-        let host = machine.labels.get(keys::HOSTNAME).filter(|host| ***host != *machine.id.as_str());
+        let host = hostname(machine).filter(|host| ***host != *machine.id.as_str());
+        // What changes most often is where a machine is, and not what it is.
+        let is_same_kind =
+            known.is_some_and(|slot| self.shape[slot.at()] == shape && self.has_host(slot, host));
+        if !is_same_kind {
+            self.shapes.join(shape);
+        }
         let slot = match known {
-            Some(slot) if self.is_unchanged(slot, machine, facts, shape, place, since, host) => {
-                self.shapes.leave(shape);
+            Some(slot) if is_same_kind && self.is_unchanged(slot, machine.state, facts, place, since) => {
                 return;
             }
             Some(slot) => {
-                self.unfile(slot);
+                self.leave_place(slot);
+                if !is_same_kind {
+                    self.leave_class(slot);
+                }
                 slot
             }
             None => self.take_slot(&machine.id),
         };
         let at = slot.at();
-        match host {
-            Some(host) => drop(self.hosts.insert(slot, (**host).into())),
-            None => drop(self.hosts.remove(&slot)),
-        }
         self.state[at] = machine.state;
         self.eligibility[at] = facts.eligibility;
-        self.shape[at] = shape;
         self.since[at] = since;
-        self.file(slot, place, symbols);
+        if !is_same_kind {
+            match host {
+                Some(host) => drop(self.hosts.insert(slot, (**host).into())),
+                None => drop(self.hosts.remove(&slot)),
+            }
+            self.shape[at] = shape;
+            self.join_class(slot, symbols);
+        }
+        self.join_place(slot, place);
     }
 
-    /// Whether all that is told of a machine is known already.
-    #[allow(clippy::too_many_arguments, reason = "everything that a machine is told by")]
+    /// Whether a machine goes by this hostname; `None`: by its id.
+    fn has_host(&self, slot: Slot, host: Option<&Arc<str>>) -> bool {
+        self.hosts.get(&slot).map(|known| &**known) == host.map(|host| &**host)
+    }
+
+    /// Whether all that is told of a machine, but for its shape and host, is known already.
     fn is_unchanged(
         &self,
         slot: Slot,
-        machine: &Machine,
+        state: MachineState,
         facts: &Facts,
-        shape: ShapeIx,
         place: Option<PlaceIx>,
         since: i64,
-        host: Option<&std::sync::Arc<str>>,
     ) -> bool {
         let at = slot.at();
-        let pool = self.pool[at];
-        self.state[at] == machine.state
+        self.state[at] == state
             && self.eligibility[at] == facts.eligibility
-            && self.shape[at] == shape
             && self.since[at] == since
-            && place == (pool != PoolIx::NONE).then(|| self.pools.get(pool).place)
-            && self.hosts.get(&slot).map(|known| &**known) == host.map(|host| &**host)
+            && self.known_pool(slot).map(|pool| self.pools.get(pool).place) == place
     }
 
     /// Since when a machine is excess, if it stays in this cluster.
@@ -115,7 +129,8 @@ impl Fleet {
     /// Forgets a machine. An unknown id is no matter.
     pub(crate) fn remove(&mut self, id: &MachineId) {
         if let Some(slot) = self.ids.find(id.as_str()) {
-            self.unfile(slot);
+            self.leave_place(slot);
+            self.leave_class(slot);
             self.ids.vacate(slot);
             self.hosts.remove(&slot);
             self.state[slot.at()] = MachineState::Failed;
@@ -142,7 +157,8 @@ impl Fleet {
                 let number = || self.places.number(places.get(place).renumbered(old, new));
                 *renumbered[place.at()].get_or_insert_with(number)
             });
-            self.file(slot, place, new);
+            self.join_class(slot, new);
+            self.join_place(slot, place);
         }
     }
 
@@ -167,20 +183,30 @@ impl Fleet {
         slot
     }
 
-    /// Enters the machine of a slot into its class and pool.
-    fn file(&mut self, slot: Slot, place: Option<PlaceIx>, symbols: &mut Symbols) {
+    /// Enters the machine of a slot, whose shape and host are known, into its class.
+    fn join_class(&mut self, slot: Slot, symbols: &mut Symbols) {
         let at = slot.at();
         let host = match self.hosts.get(&slot) {
             Some(host) => symbols.host(host),
             None => symbols.host(self.ids.text(slot)),
         };
         let Some(shape) = self.shapes.get_mut(self.shape[at]) else { return };
-        let class = self.classes.join(shape, host, symbols);
-        self.class[at] = class;
+        self.class[at] = self.classes.join(shape, host, symbols);
+    }
+
+    /// Takes the machine of a slot, which is in no place any more, out of its shape and class.
+    fn leave_class(&mut self, slot: Slot) {
+        self.shapes.leave(self.shape[slot.at()]);
+        self.classes.leave(self.class[slot.at()]);
+    }
+
+    /// Enters the machine of a slot, whose class and state are known, into a place.
+    fn join_place(&mut self, slot: Slot, place: Option<PlaceIx>) {
+        let at = slot.at();
         self.pool[at] = PoolIx::NONE;
         self.changes.machine(slot, place.map(|place| self.places.get(place)));
         if let Some(place) = place {
-            let pool = self.pools.join(slot, class, place, &self.places);
+            let pool = self.pools.join(slot, self.class[at], place, &self.places);
             self.pool[at] = pool;
             if self.state[at] == MachineState::Configured && self.since[at] != NEVER {
                 self.pools.set_clocks(pool, true);
@@ -189,16 +215,14 @@ impl Fleet {
         self.count(at, 1);
     }
 
-    /// Takes the machine of a slot out of its shape, class and pool.
-    fn unfile(&mut self, slot: Slot) {
+    /// Takes the machine of a slot out of its place.
+    fn leave_place(&mut self, slot: Slot) {
         let at = slot.at();
         let pool = self.pool[at];
-        self.changes.left(slot, (pool != PoolIx::NONE).then(|| self.place(pool)));
+        self.changes.left(slot, self.known_pool(slot).map(|pool| self.place(pool)));
         self.count(at, -1);
         self.moves += 1;
-        self.shapes.leave(self.shape[at]);
-        self.classes.leave(self.class[at]);
-        self.pools.leave(self.pool[at]);
+        self.pools.leave(pool);
         self.pool[at] = PoolIx::NONE;
     }
 
@@ -321,5 +345,49 @@ impl Fleet {
     /// Stops the clock of excess.
     pub(crate) fn clear_excess(&mut self, slot: Slot) {
         self.since[slot.at()] = NEVER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigfleet_types::keys;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_keeps_its_shape_when_only_its_host_has_another_name() {
+        let (mut fleet, mut symbols) = (Fleet::default(), Symbols::default());
+        let mut machine = Machine::new(MachineId::trusted("m-1"), MachineState::Idle);
+        machine.instance_type = "small".into();
+        for host in ["host-1", "host-2", "m-1", "host-1"] {
+            machine.labels.insert(keys::HOSTNAME.into(), host.into());
+            fleet.upsert(&machine, &Facts::default(), &mut symbols);
+            let (told, _) = fleet.columns().machines(&symbols.texts()).next().unwrap();
+            assert_eq!(&*told.instance_type, "small", "{host}");
+            let known = told.attribute(keys::HOSTNAME);
+            assert_eq!(known, Some(host));
+        }
+        let classes = (0..fleet.classes.len()).map(|at| fleet.classes.get(ClassIx::new(at)).supply.idle);
+        assert_eq!(classes.sum::<u32>(), 1);
+    }
+
+    #[test]
+    fn a_machine_that_only_moves_leaves_one_place_and_joins_another() {
+        let (mut fleet, mut symbols) = (Fleet::default(), Symbols::default());
+        let machine = |state| Machine::new(MachineId::trusted("m-1"), state);
+        for state in [MachineState::Idle, MachineState::Failed, MachineState::Speculative, MachineState::Idle]
+        {
+            fleet.upsert(&machine(state), &Facts::default(), &mut symbols);
+            fleet.settle();
+            let supply = fleet.classes.get(fleet.class(Slot::new(0))).supply;
+            let expected =
+                (u32::from(state == MachineState::Idle), u32::from(state == MachineState::Speculative));
+            assert_eq!((supply.idle, supply.speculative), expected, "{state:?}");
+            let members: usize = fleet.pools.all().map(|(_, pool)| pool.members().len()).sum();
+            assert_eq!(members, usize::from(state != MachineState::Failed), "{state:?}");
+        }
+        assert!(!fleet.classes.mostly_empty());
+        fleet.remove(&MachineId::trusted("m-1"));
+        assert!(fleet.shapes.all().iter().all(Option::is_none));
     }
 }

@@ -42,8 +42,16 @@ impl Shape {
             && self.probability == machine.interruption_probability
             && *self.instance_type == *machine.instance_type
             && *self.zone == *machine.zone
-            && self.capacity == *machine.capacity()
-            && self.labels().eq(labels_of(machine))
+            && (self.capacity.is_shared_with(machine.capacity()) || self.capacity == *machine.capacity())
+            && self.has_labels_of(machine)
+    }
+
+    fn has_labels_of(&self, machine: &Machine) -> bool {
+        let mut others = labels_of(machine);
+        let is_next = |(key, value): &(Arc<str>, Arc<str>)| {
+            others.next().is_some_and(|(k, v)| **k == **key && **v == **value)
+        };
+        self.labels.iter().all(is_next) && others.next().is_none()
     }
 
     /// All labels but for the hostname, by key.
@@ -65,6 +73,11 @@ impl Shape {
         };
         field.filter(|value| !value.is_empty()).or_else(label)
     }
+}
+
+/// The label that names a machine's host. Keys are told apart by their lengths first, which needs no look at a text.
+pub(crate) fn hostname(machine: &Machine) -> Option<&Arc<str>> {
+    machine.labels.iter().find(|(key, _)| &***key == keys::HOSTNAME).map(|(_, value)| value)
 }
 
 fn labels_of(machine: &Machine) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
@@ -94,14 +107,17 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shape of a machine, with one more machine. `before`: what shape the machine had, which mostly stays.
-    pub(crate) fn join(&mut self, machine: &Machine, before: Option<ShapeIx>) -> ShapeIx {
+    /// The shape of a machine, which has to join a new one. `before`: what shape it had, which mostly stays.
+    pub(crate) fn of(&mut self, machine: &Machine, before: Option<ShapeIx>) -> ShapeIx {
         let stays = before.filter(|ix| self.get(*ix).is_some_and(|shape| shape.is_of(machine)));
-        let ix = stays.unwrap_or_else(|| self.find(machine));
+        stays.unwrap_or_else(|| self.find(machine))
+    }
+
+    /// One machine more.
+    pub(crate) fn join(&mut self, ix: ShapeIx) {
         if let Some(shape) = &mut self.all[ix.at()] {
             shape.machines += 1;
         }
-        ix
     }
 
     fn find(&mut self, machine: &Machine) -> ShapeIx {

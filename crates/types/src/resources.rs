@@ -109,6 +109,15 @@ impl Resources {
         self.0.as_deref().unwrap_or_default()
     }
 
+    /// Whether both are clones of one vector, so that nobody has to compare them.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+
     /// Parses quantity strings, each rounded on its own. Negative amounts are dropped: callers at the boundary
     /// refuse them first.
     ///
