@@ -188,7 +188,7 @@ impl Claims {
 
     /// Whether some Need has claimed the machine.
     pub(crate) fn has(&self, slot: Slot) -> bool {
-        self.by_slot.get(slot.at()).is_some_and(|claim| claim.row().is_some())
+        self.claimer(slot).is_some()
     }
 
     /// By slot: whether some Need has claimed the machine.

@@ -427,11 +427,6 @@ impl Demand {
         self.clusters.get(cluster)
     }
 
-    /// The row that has, or had, a place.
-    pub(crate) fn known_row(&self, ix: RowIx) -> Option<&Row> {
-        self.rows.get(ix.at())?.as_ref()
-    }
-
     pub(crate) fn row(&self, ix: RowIx) -> Option<&Row> {
         self.rows[ix.at()].as_ref()
     }

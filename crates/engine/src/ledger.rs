@@ -214,7 +214,7 @@ impl Ledger {
     ) -> Stirred {
         self.books.resize_with(symbols.cluster_count(), Book::default);
         // Who had a machine that left its pool has to look anew.
-        let had = changes.moved.iter().filter_map(|slot| demand.known_row(self.claims.claimer(*slot)?));
+        let had = changes.moved.iter().filter_map(|slot| demand.row(self.claims.claimer(*slot)?));
         self.moved.extend(had.map(|row| (row.cluster, row.stamp)));
         self.claims.catch_up(fleet, &changes.moved, settled);
         self.holds.catch_up(fleet, policy, &changes.idle);

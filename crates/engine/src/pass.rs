@@ -194,7 +194,7 @@ impl<'a> Pass<'a> {
         let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
         rest.wake(
             cluster,
-            |rest| news.is_minded(rest.minds) && matching.matches(rest.row.profile, news.class),
+            |rest| rest.minds.minds(news.more) && matching.matches(rest.row.profile, news.class),
             give_up,
         );
     }
@@ -212,7 +212,7 @@ impl<'a> Pass<'a> {
 
     /// Which row claims a machine.
     pub(crate) fn claiming_row(&self, slot: Slot) -> Option<RowIx> {
-        self.claims.by_slot[slot.at()].row()
+        self.claims.claimer(slot)
     }
 
     /// The row that claims a machine.

@@ -398,7 +398,7 @@ impl Outcome {
     /// Whether a row that wanted that much has the same outcome now, if nobody else changes: the walk passes the same
     /// machines and takes the same ones as long as the same lanes are missing.
     pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
-        if self.choice.is_some() || self.minds().is_none() {
+        if !matches!(self.minds(), Some(Minds::Nothing | Minds::More)) {
             return false;
         }
         let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());

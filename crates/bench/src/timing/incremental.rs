@@ -182,7 +182,7 @@ pub fn run(profile: &str, how: Effortful, observe: &mut impl FnMut(&Second)) -> 
         nothing_changed_us: millis(idle) * 1e3,
         unchanged_need_ns: millis(one) * 1e6 / to_f64(made.needs.max(1)),
         apply_10k_ms: world.ten_thousand(),
-        worst_ms: worst::all(&mut world),
+        worst_ms: worst::all(&mut world)?,
         place: Place::here(),
     })
 }

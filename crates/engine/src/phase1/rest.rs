@@ -45,6 +45,17 @@ pub(crate) enum Minds {
     Any,
 }
 
+impl Minds {
+    /// Whether it minds one more or, if not, one less.
+    pub(crate) fn minds(self, more: bool) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::More => more,
+            Self::Any => true,
+        }
+    }
+}
+
 /// Such a row.
 #[derive(Debug)]
 pub(crate) struct Resting<'a> {
@@ -74,17 +85,6 @@ pub(crate) struct News {
     pub(crate) more: bool,
 }
 
-impl News {
-    /// Whether somebody minds it.
-    pub(crate) fn is_minded(self, minds: Minds) -> bool {
-        match minds {
-            Minds::Nothing => false,
-            Minds::More => self.more,
-            Minds::Any => true,
-        }
-    }
-}
-
 /// What became of machines of a cluster.
 #[derive(Debug, Default)]
 struct Told {
@@ -109,7 +109,7 @@ pub(crate) struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// Adds a row. Its cluster is one of those of which [`Self::add_news`] knew all before.
+    /// Adds a row that the news so far do not concern.
     pub(crate) fn add(&mut self, resting: Resting<'a>) {
         self.by_cluster.entry(resting.row.cluster).or_default().push(resting);
     }
@@ -129,11 +129,7 @@ impl<'a> Rest<'a> {
     /// Whether a row minds what became of machines by now. `matches`: the classes that match it, 64 in a word.
     pub(crate) fn concerns(&self, cluster: ClusterIx, minds: Minds, matches: &[u64]) -> bool {
         let Some(Told { more, less }) = self.told.get(&cluster) else { return false };
-        match minds {
-            Minds::Nothing => false,
-            Minds::More => more.meets(matches),
-            Minds::Any => more.meets(matches) || less.meets(matches),
-        }
+        minds.minds(true) && more.meets(matches) || minds.minds(false) && less.meets(matches)
     }
 
     /// Turns are never taken out of order.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result};
 use bigfleet_engine::Event;
 use bigfleet_types::{
     CapacityType, ClusterId, Machine, MachineState, NanoDollars, Need, Operator, Profile, Requirement,
@@ -29,11 +30,14 @@ pub struct Worst {
 type Kind = (Arc<str>, Arc<str>, CapacityType, NanoDollars);
 
 /// Measures all of them.
-pub(super) fn all(world: &mut World) -> BTreeMap<&'static str, Worst> {
+///
+/// # Errors
+/// The fleet has no machines.
+pub(super) fn all(world: &mut World) -> Result<BTreeMap<&'static str, Worst>> {
     let mut worst = BTreeMap::new();
     world.engine.decide(world.now);
 
-    let Some(kind) = largest_kind(world) else { return worst };
+    let kind = largest_kind(world).context("the fleet has no machines")?;
     let doubled = |machine: &mut Machine| machine.price = NanoDollars::from_nano(machine.price.nano() * 2);
     let changed = world.change(|machine| kind_of(machine) == kind, doubled);
     worst.insert("the largest class changes its price", changed);
@@ -48,7 +52,7 @@ pub(super) fn all(world: &mut World) -> BTreeMap<&'static str, Worst> {
     worst.insert("the biggest cluster wants nothing", world.demand(&cluster, Vec::new()));
     worst.insert("and all of it again", world.demand(&cluster, rows.clone()));
     worst.insert("a row has a new label key", world.demand(&cluster, with_new_key(rows)));
-    worst
+    Ok(worst)
 }
 
 impl World {
