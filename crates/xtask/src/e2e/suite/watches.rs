@@ -39,9 +39,11 @@ fn story(world: &mut World) -> Result<()> {
         let comes = world.kubectl.get(&["cr", "comes", "-n", "default"])?;
         ensure(comes["status"]["phase"] == "Acknowledged", || format!("it is {}", comes["status"]))
     })?;
+    // It cannot go on where it was, and notices; the new request may have waited in its socket, and says nothing of that.
+    world.until("the operator to read the requests anew", |world| {
+        ensure(self::lists(world)? > lists, || "it has not listed them since".to_owned())
+    })?;
     away::undisturbed(world, &before)?;
-    // It could not go on where it was, and noticed.
-    ensure(self::lists(world)? > lists, || "the operator did not read the requests anew".to_owned())?;
     world.kubectl.run(&["delete", "cr", "comes", "-n", "default"])?;
     world.until("the shard to know that both are gone", |world| {
         ensure(cpu_rows(world)? == 0, || "it does not".to_owned())
