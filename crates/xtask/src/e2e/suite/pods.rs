@@ -94,16 +94,18 @@ fn placed_by_the_scheduler(world: &mut World, pods: &[Value]) -> Result<()> {
             format!("{} is on {node:?}, no node of BigFleet's", name(pod))
         })?;
     }
-    let events = world.kubectl.list(&["events.events.k8s.io", "-n", NAMESPACE])?;
-    let scheduled: Vec<&Value> = events.iter().filter(|event| event["reason"] == "Scheduled").collect();
-    for pod in pods {
-        let bound = scheduled.iter().any(|event| {
-            event["regarding"]["name"] == pod["metadata"]["name"]
-                && event["reportingController"] == "default-scheduler"
-        });
-        ensure(bound, || format!("no event says that the scheduler bound {}", name(pod)))?;
-    }
-    Ok(())
+    // The scheduler writes its events on the side, and the last of them late.
+    world.until("the scheduler's word for every pod", |world| {
+        let events = world.kubectl.list(&["events.events.k8s.io", "-n", NAMESPACE])?;
+        let scheduled: Vec<&Value> = events.iter().filter(|event| event["reason"] == "Scheduled").collect();
+        pods.iter().try_for_each(|pod| {
+            let bound = scheduled.iter().any(|event| {
+                event["regarding"]["name"] == pod["metadata"]["name"]
+                    && event["reportingController"] == "default-scheduler"
+            });
+            ensure(bound, || format!("no event says that the scheduler bound {}", name(pod)))
+        })
+    })
 }
 
 /// What hosts told, by machine: when its boot ended, which is the earliest that a provider can call it Configured.
