@@ -9,7 +9,7 @@ use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, U
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use crate::fold::{Forms, GangSet};
+use crate::fold::{Forms, GangSet, Way};
 use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols, index};
 use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
@@ -35,8 +35,6 @@ pub(crate) struct Row {
     pub(crate) min_unit: Lanes,
     /// The gangs that were folded into this row, by arrival, fingerprint and group; none for a row that is as it came.
     pub(crate) gangs: Option<Arc<[Arc<Need>]>>,
-    /// Another one than any row had before, whenever anything about the row changes.
-    pub(crate) version: u64,
 }
 
 impl Row {
@@ -89,13 +87,15 @@ pub(crate) struct Demand {
     clusters: Map<ClusterId, Wants>,
     /// Rows as they came, and what gangs may fold into.
     rows: Vec<Option<Row>>,
+    /// By row: another number than any row had before, whenever anything about the row changes.
+    versions: Vec<u64>,
     free: Vec<RowIx>,
     /// How many rows came.
     wanted: usize,
     /// How many rows went since the last fresh start.
     pub(crate) withdrawn: usize,
     /// The last version of any row.
-    versions: u64,
+    last_version: u64,
 }
 
 impl Demand {
@@ -219,15 +219,23 @@ impl Demand {
         self.row(ix).map_or(0, |row| hash(row.need.profile.fingerprint(), &row.need.group))
     }
 
-    /// Replaces the folds of parts of a cluster's gangs; gives their places.
-    pub(crate) fn make(
+    /// Takes in how the sets of a cluster fold, and replaces the folds of parts of its gangs; gives their places.
+    pub(crate) fn take_plan(
         &mut self,
         cluster: &ClusterId,
+        ways: Vec<Way>,
         folds: Vec<Row>,
         matching: &mut Matching,
     ) -> Vec<RowIx> {
-        let old = self.clusters.get_mut(cluster).map(|wants| std::mem::take(&mut wants.made));
-        let mut old = old.unwrap_or_default();
+        let Some(mut old) = self.clusters.get_mut(cluster).map(|wants| {
+            wants.sets.iter_mut().zip(ways).for_each(|(set, way)| set.way = Some(way));
+            std::mem::take(&mut wants.made)
+        }) else {
+            return Vec::new();
+        };
+        if old.is_empty() && folds.is_empty() {
+            return Vec::new();
+        }
         let made: Vec<RowIx> = folds.into_iter().map(|fold| self.put(fold, &mut old, matching)).collect();
         old.into_iter().for_each(|ix| self.withdraw(ix, matching));
         if let Some(wants) = self.clusters.get_mut(cluster) {
@@ -238,7 +246,7 @@ impl Demand {
 
     /// Inserts a fold in the place of an old one of the same key, if there is one; that is not old any more. It is as it
     /// was if nothing about it changed.
-    fn put(&mut self, mut fold: Row, old: &mut Vec<RowIx>, matching: &mut Matching) -> RowIx {
+    fn put(&mut self, fold: Row, old: &mut Vec<RowIx>, matching: &mut Matching) -> RowIx {
         let is_it = |ix: &RowIx| self.row(*ix).is_some_and(|row| row.stamp == fold.stamp);
         let Some(at) = old.iter().position(is_it) else { return self.insert(fold) };
         let ix = old.swap_remove(at);
@@ -247,34 +255,36 @@ impl Demand {
         if let Some(row) = &mut self.rows[ix.at()]
             && (row.need != fold.need || row.gangs != fold.gangs)
         {
-            self.versions += 1;
-            fold.version = self.versions;
             *row = fold;
+            self.renumber(ix);
         }
         ix
     }
 
     fn update(&mut self, ix: RowIx, need: Need, symbols: &mut Symbols) {
-        self.versions += 1;
         let Some(row) = &mut self.rows[ix.at()] else { return };
         // Equal keys have equal profiles.
         row.aggregate = symbols.dimensions.lanes(&need.aggregate);
         row.min_unit = symbols.dimensions.lanes(&need.min_unit);
         row.arrival = need.arrival.unwrap_or_default();
         row.need = Arc::new(need);
-        row.version = self.versions;
+        self.renumber(ix);
     }
 
-    fn insert(&mut self, mut row: Row) -> RowIx {
-        self.versions += 1;
-        row.version = self.versions;
-        if let Some(ix) = self.free.pop() {
-            self.rows[ix.at()] = Some(row);
-            ix
-        } else {
-            self.rows.push(Some(row));
+    fn insert(&mut self, row: Row) -> RowIx {
+        let ix = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(None);
+            self.versions.push(0);
             RowIx::new(self.rows.len() - 1)
-        }
+        });
+        self.rows[ix.at()] = Some(row);
+        self.renumber(ix);
+        ix
+    }
+
+    fn renumber(&mut self, ix: RowIx) {
+        self.last_version += 1;
+        self.versions[ix.at()] = self.last_version;
     }
 
     fn withdraw(&mut self, ix: RowIx, matching: &mut Matching) {
@@ -361,7 +371,7 @@ impl Demand {
             if let Some(fold) = forms.fold(&members, symbols, matching) {
                 let stamps = members.iter().map(|row| row.stamp).collect();
                 let fold = self.put(fold, old, matching);
-                sets.push(GangSet { gangs: group, stamps, fold, shared: false });
+                sets.push(GangSet { gangs: group, stamps, fold, shared: false, way: None });
             }
         }
         sets
@@ -390,9 +400,8 @@ impl Demand {
             }
             for ix in &wants.rows {
                 if let Some(row) = &mut self.rows[ix.at()] {
-                    self.versions += 1;
-                    let version = self.versions;
-                    *row = Row { version, ..compile(row.need.clone(), &cluster, symbols, matching) };
+                    *row = compile(row.need.clone(), &cluster, symbols, matching);
+                    self.renumber(*ix);
                 }
             }
             wants.plain.clear();
@@ -431,6 +440,11 @@ impl Demand {
         self.rows[ix.at()].as_ref()
     }
 
+    /// The version of a row: whenever anything about it changes, and when another row takes its place, one that no row had.
+    pub(crate) fn version(&self, ix: RowIx) -> u64 {
+        self.versions[ix.at()]
+    }
+
     /// How many rows all clusters have together.
     pub(crate) fn len(&self) -> usize {
         self.wanted
@@ -452,7 +466,6 @@ fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching
         aggregate: symbols.dimensions.lanes(&need.aggregate),
         min_unit: symbols.dimensions.lanes(&need.min_unit),
         gangs: None,
-        version: 0,
         need,
     }
 }

@@ -209,10 +209,10 @@ impl Engine {
         let mut judge = Judge::default();
         let found = had.chain(told).map(|(seat, row, outcome)| {
             let verdict = judge.of(&mut pass, row, &outcome);
-            (seat, outcome, verdict)
+            (seat, row, outcome, verdict)
         });
-        ledger.record(found, &stirred, demand, symbols);
-        ledger.refresh(demand, |row, outcome| judge.of(&mut pass, row, outcome));
+        ledger.record(found, demand, symbols);
+        ledger.refresh(demand);
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();
         ledger.taken = taken;

@@ -26,6 +26,19 @@ pub(crate) struct GangSet {
     pub(crate) fold: RowIx,
     /// Gangs of another profile fold into the same row.
     pub(crate) shared: bool,
+    /// How they folded last; `None`: they are not as they were then.
+    pub(crate) way: Option<Way>,
+}
+
+/// How a set of gangs folds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// All into the fold of the set.
+    Whole,
+    /// None.
+    Apart,
+    /// Some, or into one with other sets.
+    Mixed,
 }
 
 /// What all gangs of one profile and size fold into.
@@ -73,7 +86,6 @@ impl Forms {
             aggregate: first.aggregate.times(number),
             min_unit: first.aggregate.clone(),
             gangs: Some(gangs.iter().map(|gang| gang.need.clone()).collect()),
-            version: 0,
             need: Arc::new(fold),
         })
     }
@@ -96,46 +108,20 @@ pub(crate) struct Reach {
 /// and the stamp.
 pub(crate) type Shifted = (ClusterIx, ClassIx, StampIx);
 
-/// What is known of a cluster since it was folded last.
-#[derive(Clone, Copy)]
-pub(crate) struct Before<'a> {
-    /// The versions of its rows after folding; none: all has to be asked again.
-    pub(crate) versions: &'a [u64],
-    /// Its pools that changed since then.
-    pub(crate) shifted: &'a [Shifted],
-}
-
-impl Before<'_> {
-    /// Whether nothing has to be asked again of a demand that did not change.
-    pub(crate) fn holds_for(
-        self,
-        wants: &Wants,
-        fleet: &Fleet,
-        demand: &Demand,
-        matching: &mut Matching,
-    ) -> bool {
-        !wants.sets.iter().any(|set| self.may_move(set, fleet, demand, matching))
+/// Whether machines came or went, all of them in these pools of its cluster, that decide whether gangs of a set fold.
+fn may_move(shifted: &[Shifted], set: &GangSet, fleet: &Fleet, demand: &Demand, matching: &mut Matching) -> bool {
+    if shifted.is_empty() {
+        return false;
     }
-
-    /// Whether machines came or went that decide whether gangs of a set fold.
-    fn may_move(self, set: &GangSet, fleet: &Fleet, demand: &Demand, matching: &mut Matching) -> bool {
-        if self.shifted.is_empty() {
-            return false;
-        }
-        let Some(first) = set.gangs.first().and_then(|ix| demand.row(*ix)) else { return true };
-        matching.look(first.profile, &fleet.classes);
-        self.shifted.iter().any(|(_, class, stamp)| {
-            let is_large = || {
-                matching.matches(first.profile, *class)
-                    && fleet.classes.capacity(*class).covers(&first.aggregate)
-            };
-            set.stamps.contains(stamp) || is_large()
-        })
-    }
-
-    fn has(self, row: &Row) -> bool {
-        self.versions.contains(&row.version)
-    }
+    let Some(first) = set.gangs.first().and_then(|ix| demand.row(*ix)) else { return true };
+    matching.look(first.profile, &fleet.classes);
+    shifted.iter().any(|(_, class, stamp)| {
+        let is_large = || {
+            matching.matches(first.profile, *class)
+                && fleet.classes.capacity(*class).covers(&first.aggregate)
+        };
+        is_large() || set.stamps.contains(stamp)
+    })
 }
 
 /// The demand of one cluster, folded.
@@ -145,15 +131,29 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<RowIx>,
     /// Other folds.
     pub(crate) made: Vec<Row>,
+    /// How each set folds.
+    pub(crate) ways: Vec<Way>,
     /// A gang that stays wants one host, and the classes do not tell hosts apart yet.
     pub(crate) needs_hosts: bool,
 }
 
 impl Plan {
-    /// Sorts what a cluster wants into what folds and what does not.
+    /// Whether the demand of a cluster folds as it did last time: it did not change, and machines did in these pools.
+    pub(crate) fn stands(
+        wants: &Wants,
+        shifted: &[Shifted],
+        fleet: &Fleet,
+        demand: &Demand,
+        matching: &mut Matching,
+    ) -> bool {
+        !wants.sets.iter().any(|set| may_move(shifted, set, fleet, demand, matching))
+    }
+
+    /// Sorts what a cluster wants into what folds and what does not. `shifted`: its pools that changed since the last time;
+    /// `None`: all has to be asked again.
     pub(crate) fn of(
         wants: &Wants,
-        before: Before<'_>,
+        shifted: Option<&[Shifted]>,
         fleet: &Fleet,
         demand: &Demand,
         reach: &mut Reach,
@@ -164,42 +164,59 @@ impl Plan {
         let mut parts: Map<StampIx, Vec<&Row>> = Map::default();
         plan.rows.extend(&wants.plain);
         for set in &wants.sets {
-            if !before.may_move(set, fleet, demand, matching) {
-                if !set.shared && demand.row(set.fold).is_some_and(|fold| before.has(fold)) {
-                    plan.rows.push(set.fold);
+            let stands = |shifted| !may_move(shifted, set, fleet, demand, matching);
+            let known = set.way.filter(|_| shifted.is_some_and(stands));
+            match known {
+                Some(Way::Whole) if !set.shared => plan.rows.push(set.fold),
+                Some(Way::Apart) => plan.rows.extend(&set.gangs),
+                _ => {
+                    let way = plan.sort(set, &mut parts, fleet, demand, reach, (symbols, matching));
+                    plan.ways.push(way);
                     continue;
                 }
-                if set.gangs.iter().all(|ix| demand.row(*ix).is_some_and(|gang| before.has(gang))) {
-                    plan.rows.extend(&set.gangs);
-                    continue;
-                }
             }
-            let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
-            let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { continue };
-            matching.look(first.profile, &fleet.classes);
-            let fits = reach.holds(fleet, matching, first, fold.stamp);
-            let folds = |row: &Row| fits && keeps_whole(fleet, row);
-            // Nearly always, and found without a look at the gangs.
-            let unstamped = || set.stamps.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
-            if fits && !set.shared && (unstamped() || rows().all(|(_, row)| folds(row))) {
-                plan.rows.push(set.fold);
-                continue;
-            }
-            for (ix, row) in rows() {
-                if folds(row) {
-                    parts.entry(fold.stamp).or_default().push(row);
-                } else {
-                    let by_host = row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
-                    plan.needs_hosts |= by_host && !symbols.distinct_hosts;
-                    plan.rows.push(ix);
-                }
-            }
+            plan.ways.extend(known);
         }
         for mut gangs in parts.into_values() {
             gangs.sort_by_key(|row| (row.arrival, row.need.profile.fingerprint(), row.need.group.clone()));
             plan.made.extend(forms.fold(&gangs, symbols, matching));
         }
         plan
+    }
+
+    /// Asks of each gang of a set whether it folds, and adds those of which not all do to `parts`.
+    fn sort<'a>(
+        &mut self,
+        set: &GangSet,
+        parts: &mut Map<StampIx, Vec<&'a Row>>,
+        fleet: &Fleet,
+        demand: &'a Demand,
+        reach: &mut Reach,
+        (symbols, matching): (&Symbols, &mut Matching),
+    ) -> Way {
+        let rows = || set.gangs.iter().filter_map(|ix| Some((*ix, demand.row(*ix)?)));
+        let (Some((_, first)), Some(fold)) = (rows().next(), demand.row(set.fold)) else { return Way::Mixed };
+        matching.look(first.profile, &fleet.classes);
+        let fits = reach.holds(fleet, matching, first, fold.stamp);
+        let folds = |row: &Row| fits && keeps_whole(fleet, row);
+        // Nearly always, and found without a look at the gangs.
+        let unstamped = || set.stamps.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
+        if fits && !set.shared && (unstamped() || rows().all(|(_, row)| folds(row))) {
+            self.rows.push(set.fold);
+            return Way::Whole;
+        }
+        let mut way = Way::Apart;
+        for (ix, row) in rows() {
+            if folds(row) {
+                way = Way::Mixed;
+                parts.entry(fold.stamp).or_default().push(row);
+            } else {
+                let by_host = row.need.profile.same().is_some_and(|same| &*same.key == keys::HOSTNAME);
+                self.needs_hosts |= by_host && !symbols.distinct_hosts;
+                self.rows.push(ix);
+            }
+        }
+        way
     }
 }
 

@@ -7,6 +7,7 @@
 //! machines that they have. In a stirred cluster rows have a turn whose machines changed, or that want something else and
 //! do not stand; all others that credit covers *rest* (see `phase1/rest.rs`). Everybody else keeps claims and verdict.
 
+mod book;
 mod record;
 mod rows;
 
@@ -14,17 +15,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bigfleet_types::UnixNanos;
+use bigfleet_types::{Precedence, UnixNanos};
 
+use self::book::{Book, Entry};
 use crate::changes::Changes;
 use crate::claims::Claims;
 use crate::class::ClassIx;
 use crate::decision::{Shared, Verdict};
-use crate::demand::{Demand, Row, RowIx};
+use crate::demand::{Demand, Row};
 use crate::fleet::Fleet;
 use crate::fold::{Reach, Shifted};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
-use crate::lanes::Lanes;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
 use crate::phase1::{First, Known, Listener, Lookout, Minds, News, Outcome, Rest, Resting, Turn, Turns};
@@ -37,59 +38,17 @@ use crate::policy::Policy;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat {
     pub(crate) cluster: ClusterIx,
-    /// Its place among the rows of the cluster, which are in order.
+    /// Its number there, which it keeps.
     pub(crate) at: u32,
 }
 
-/// What is known of a row.
-#[derive(Debug)]
-struct Entry {
-    ix: RowIx,
-    version: u64,
+/// A place in the order of all rows.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    seat: Seat,
+    /// Those of the row.
+    precedence: Precedence,
     arrival: UnixNanos,
-    stamp: StampIx,
-    /// The row is a fold.
-    folded: bool,
-    /// What it wanted then, and the least that a machine of it had to have.
-    aggregate: Lanes,
-    min_unit: Lanes,
-    outcome: Outcome,
-}
-
-impl Entry {
-    /// Whether the row at its place in the table is the one that it was, though it may want something else.
-    fn is_of(&self, demand: &Demand) -> bool {
-        let key = (self.stamp, self.folded, self.arrival);
-        demand.row(self.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
-    }
-}
-
-/// One cluster. Its rows are in precedence order.
-#[derive(Debug, Default)]
-struct Book {
-    entries: Vec<Entry>,
-    /// The places of their verdicts; `None` before the first one. Not with the entries, for many change at once.
-    positions: Vec<Option<u32>>,
-    /// The rows of these, in the order of the plan.
-    planned: Vec<RowIx>,
-    /// The versions of those.
-    versions: Vec<u64>,
-    /// Where the gangs are that are told what is free, and what they match.
-    told: Vec<(u32, ProfileIx)>,
-    /// Configured machines that nobody claims.
-    excess: Vec<Slot>,
-}
-
-impl Book {
-    /// Finds the gangs that are told what is free.
-    fn find_told(&mut self, demand: &Demand) {
-        self.told.clear();
-        for (at, entry) in (0..).zip(&self.entries) {
-            if entry.outcome.is_told() {
-                self.told.extend(demand.row(entry.ix).map(|row| (at, row.profile)));
-            }
-        }
-    }
 }
 
 /// Sets of clusters, and all that outlives a pass.
@@ -110,7 +69,7 @@ pub(crate) struct Ledger {
     pub(crate) taken: Taken,
     reach: Reach,
     /// By place of the verdict.
-    order: Vec<Seat>,
+    order: Vec<Spot>,
     pub(crate) verdicts: Shared<Arc<Verdict>>,
     /// Places of verdicts of rows that are no more.
     gone: Vec<u32>,
@@ -124,6 +83,8 @@ pub(crate) struct Ledger {
     news: Vec<(ClusterIx, News)>,
     /// Rows that want something else, and yet keep what they have.
     standing: Vec<Seat>,
+    /// Clusters with rows of another kind than before. Perhaps repeatedly.
+    rekinded: Vec<ClusterIx>,
 }
 
 /// The clusters that a decision looks at again.
@@ -174,6 +135,7 @@ impl Ledger {
         self.shifted.clear();
         self.news.clear();
         self.standing.clear();
+        self.rekinded.clear();
         let stirred = if changes.everything {
             self.start_over(fleet, symbols, policy);
             let all: Vec<ClusterIx> = (0..symbols.cluster_count()).map(ClusterIx::new).collect();
@@ -245,12 +207,15 @@ impl Ledger {
         let mut changed: Vec<(ClusterIx, Refold)> = machines.chain(rows).chain(all).collect();
         changed.sort_unstable_by_key(|(cluster, refold)| (*cluster, Reverse(*refold)));
         changed.dedup_by_key(|(cluster, _)| *cluster);
-        let clusters: BTreeSet<ClusterIx> = changes.stirred.iter().chain(&self.entangled).copied().collect();
-        let clusters: Vec<ClusterIx> = clusters.into_iter().collect();
+        let mut clusters: Vec<ClusterIx> = changes.stirred.iter().chain(&self.entangled).copied().collect();
+        clusters.sort_unstable();
+        clusters.dedup();
         self.claims.release_counted(fleet);
         changes.stirred.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
         for cluster in &self.open {
-            for entry in self.books[cluster.at()].entries.iter().filter(|entry| entry.outcome.is_open()) {
+            let Book { line, kinds, entries, .. } = &self.books[cluster.at()];
+            for at in line.iter().filter(|at| kinds[**at as usize].is_open) {
+                let entry = &entries[*at as usize];
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
                 self.claims.release(fleet, entry.ix, &entry.outcome.acquired, note);
             }
@@ -267,8 +232,8 @@ impl Ledger {
         symbols: &Symbols,
         matching: &mut Matching,
     ) -> (Turns<'a>, Rest<'a>) {
-        // The rows of a book are in order, so their places in it stand for all that tells equals apart.
-        let order = |row: &Row, at: u32| (row.precedence, row.arrival, symbols.rank(row.cluster), at);
+        // The rows of a line are in order, so their places in it stand for all that tells equals apart.
+        let order = |row: &Row, place: u32| (row.precedence, row.arrival, symbols.rank(row.cluster), place);
         let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
         self.moved.sort_unstable();
         for (cluster, news) in &self.news {
@@ -278,9 +243,11 @@ impl Ledger {
         let mut clusters = stirred.clusters.clone();
         clusters.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
         for cluster in &clusters {
-            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
+            let Book { line, entries, .. } = &mut self.books[cluster.at()];
+            for (place, at) in (0..).zip(&*line) {
+                let entry = &mut entries[*at as usize];
                 let Some(row) = demand.row(entry.ix) else { continue };
-                let (order, seat, ix) = (order(row, at), Seat { cluster: *cluster, at }, entry.ix);
+                let (order, seat, ix) = (order(row, place), Seat { cluster: *cluster, at: *at }, entry.ix);
                 let mut may_rest = |minds: &Minds| {
                     matching.look(row.profile, &fleet.classes);
                     self.moved.binary_search(&(*cluster, entry.stamp)).is_err()
@@ -301,9 +268,11 @@ impl Ledger {
             }
         }
         for cluster in self.open.iter().filter(|cluster| stirred.clusters.binary_search(cluster).is_err()) {
-            for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
-                let Some(row) = demand.row(entry.ix).filter(|_| entry.outcome.is_open()) else { continue };
-                let (order, seat) = (order(row, at), Seat { cluster: *cluster, at });
+            let Book { line, entries, kinds, .. } = &mut self.books[cluster.at()];
+            for (place, at) in (0..).zip(&*line).filter(|(_, at)| kinds[**at as usize].is_open) {
+                let entry = &mut entries[*at as usize];
+                let Some(row) = demand.row(entry.ix) else { continue };
+                let (order, seat) = (order(row, place), Seat { cluster: *cluster, at: *at });
                 let Outcome { credited: had, missing, acquired, first, .. } =
                     std::mem::take(&mut entry.outcome);
                 let known = Some(Box::new(Known::Missing(missing)));
@@ -354,9 +323,12 @@ impl Ledger {
                     matching.look(*profile, &fleet.classes);
                     self.touched.iter().any(|class| matching.matches(*profile, *class))
                 });
-                // In stirred clusters these are the places of before.
-                let Some(Entry { ix, outcome, .. }) = entries.get_mut(*at as usize) else { continue };
-                if let Some(row) = demand.row(*ix).filter(|_| concerned)
+                if !concerned {
+                    continue;
+                }
+                // Those that had a turn, or are no more, have no choice now.
+                let Entry { ix, outcome, .. } = &mut entries[*at as usize];
+                if let Some(row) = demand.row(*ix)
                     && let Some(choice) = outcome.choice.take()
                 {
                     let (seat, early) = (Seat { cluster: *cluster, at: *at }, outcome.early);
@@ -391,9 +363,11 @@ impl Ledger {
         let mut looked_at = 0;
         for cluster in &stirred.clusters {
             let excess = &mut self.books[cluster.at()].excess;
+            let wasted = !excess.is_empty();
             looked_at += phase3::find_excess(fleet, &self.claims, *cluster, heard[cluster.at()], now, excess);
-            let wastes = !excess.is_empty();
-            set(&mut self.wasting, *cluster, wastes);
+            if excess.is_empty() == wasted {
+                set(&mut self.wasting, *cluster, !wasted);
+            }
         }
         looked_at
     }

@@ -79,6 +79,19 @@ impl Judge {
     }
 }
 
+/// Brings the verdict of a row up to date that wants something else and is satisfied by what it had. One that is not had a
+/// turn all the same, and a verdict since.
+pub(crate) fn renew(verdict: &mut Verdict, row: &Row) {
+    if !verdict.satisfied {
+        return;
+    }
+    verdict.need = row.need.clone();
+    if let Some(needs) = &row.gangs {
+        verdict.gangs.satisfied = needs.len();
+        verdict.gangs.needs = Some(needs.clone());
+    }
+}
+
 /// The first reason that holds.
 fn reason(outcome: &Outcome, supply: Option<MatchingSupply>) -> UnmetReason {
     let Some(supply) = supply else { return UnmetReason::Unspecified };

@@ -1,28 +1,31 @@
 //! What became of rows: their outcomes in the books, their verdicts in precedence order.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Book, Ledger, Seat, Stirred, set};
+use super::book::Book;
+use super::{Ledger, Seat, Spot, set};
 use crate::decision::Verdict;
 use crate::demand::{Demand, Row};
-use crate::intern::{ClusterIx, Symbols};
+use crate::intern::Symbols;
 use crate::phase1::Outcome;
+use crate::verdict;
 
 impl Ledger {
     /// Takes in what became of rows, those with a turn in precedence order.
-    pub(crate) fn record(
+    pub(crate) fn record<'a>(
         &mut self,
-        found: impl Iterator<Item = (Seat, Outcome, Verdict)>,
-        stirred: &Stirred,
+        found: impl Iterator<Item = (Seat, &'a Row, Outcome, Verdict)>,
         demand: &Demand,
         symbols: &Symbols,
     ) {
-        let mut fresh: Vec<(Seat, Arc<Verdict>)> = Vec::new();
-        for (seat, outcome, verdict) in found {
+        let mut fresh: Vec<(Seat, &Row, Arc<Verdict>)> = Vec::new();
+        for (seat, row, outcome, verdict) in found {
             let book = &mut self.books[seat.cluster.at()];
-            book.entries[seat.at as usize].outcome = outcome;
+            if book.take(seat.at, outcome) {
+                self.rekinded.push(seat.cluster);
+            }
             match book.positions[seat.at as usize] {
                 Some(position) => {
                     let known = &self.verdicts[position as usize];
@@ -31,20 +34,19 @@ impl Ledger {
                         Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
                     }
                 }
-                None => fresh.push((seat, Arc::new(verdict))),
+                None => fresh.push((seat, row, Arc::new(verdict))),
             }
         }
         if !fresh.is_empty() || !self.gone.is_empty() {
-            self.rearrange(fresh, demand, symbols);
+            self.rearrange(fresh, symbols);
         }
-        let looked_at: BTreeSet<ClusterIx> = self.open.iter().chain(&stirred.clusters).copied().collect();
-        for cluster in looked_at {
+        self.rekinded.sort_unstable();
+        self.rekinded.dedup();
+        for cluster in self.rekinded.drain(..) {
             let book = &mut self.books[cluster.at()];
             book.find_told(demand);
-            let outcomes =
-                || book.entries.iter().map(|entry| &entry.outcome).filter(|outcome| outcome.is_open());
-            let open = outcomes().next().is_some();
-            let entangled = outcomes().any(|outcome| outcome.choice.is_some());
+            let open = book.kinds().any(|kind| kind.is_open);
+            let entangled = book.kinds().any(|kind| kind.is_open && kind.has_choice);
             let telling = !book.told.is_empty();
             set(&mut self.open, cluster, open);
             set(&mut self.entangled, cluster, entangled);
@@ -54,61 +56,80 @@ impl Ledger {
 
     /// Says of rows that want something else, and yet keep what they have, what they want now. Call it when all others
     /// are recorded.
-    pub(crate) fn refresh(&mut self, demand: &Demand, mut judge: impl FnMut(&Row, &Outcome) -> Verdict) {
+    pub(crate) fn refresh(&mut self, demand: &Demand) {
         for Seat { cluster, at } in self.standing.drain(..) {
             let Book { entries, positions, .. } = &self.books[cluster.at()];
-            let entry = &entries[at as usize];
-            if let (Some(row), Some(position)) = (demand.row(entry.ix), positions[at as usize]) {
-                let verdict = Arc::new(judge(row, &entry.outcome));
-                Arc::make_mut(&mut self.verdicts.0)[position as usize] = verdict;
+            if let Some(row) = demand.row(entries[at as usize].ix)
+                && let Some(position) = positions[at as usize]
+            {
+                let verdicts = Arc::make_mut(&mut self.verdicts.0);
+                verdict::renew(Arc::make_mut(&mut verdicts[position as usize]), row);
             }
         }
     }
 
-    /// Takes out the verdicts that are gone and puts in those of new rows.
-    fn rearrange(&mut self, fresh: Vec<(Seat, Arc<Verdict>)>, demand: &Demand, symbols: &Symbols) {
+    /// Takes out the verdicts that are gone and puts in those of new rows, which are in order.
+    fn rearrange(&mut self, fresh: Vec<(Seat, &Row, Arc<Verdict>)>, symbols: &Symbols) {
         self.gone.sort_unstable();
-        let number = self.order.len() + fresh.len() - self.gone.len();
-        let (mut verdicts, mut order) = (Vec::with_capacity(number), Vec::with_capacity(number));
-        let mut from = 0;
-        let before: Vec<usize> = fresh
+        let (mut from, end) = (0, u32::try_from(self.order.len()).unwrap_or(u32::MAX));
+        let before: Vec<u32> = fresh
             .iter()
-            .map(|(seat, _)| {
-                let row = demand.row(self.books[seat.cluster.at()].entries[seat.at as usize].ix);
-                let later = &self.verdicts[from..];
-                let passed = |row| later.partition_point(|known| place_of(known, row, symbols).is_lt());
-                from += row.map_or(0, passed);
+            .map(|(_, row, _)| {
+                let known = |at: u32| (&self.order[at as usize], &*self.verdicts[at as usize]);
+                from = first_that(from..end, |at| seen_from(row, known(at), symbols).is_gt());
                 from
             })
             .collect();
+        let number = self.order.len() + fresh.len() - self.gone.len();
+        let (mut verdicts, mut order) = (Vec::with_capacity(number), Vec::with_capacity(number));
         let known = Arc::unwrap_or_clone(std::mem::take(&mut self.verdicts.0));
-        let mut known = (0..).zip(known).zip(std::mem::take(&mut self.order)).peekable();
-        let mut gone = self.gone.iter().map(|position| *position as usize).peekable();
-        for (before, new) in before.into_iter().zip(fresh.into_iter().map(Some)).chain([(usize::MAX, None)]) {
-            while let Some(((at, verdict), seat)) = known.next_if(|((at, _), _)| *at < before) {
-                if gone.next_if_eq(&at).is_none() {
-                    verdicts.push(verdict);
-                    order.push(seat);
+        let mut known = (0..).zip(known.into_iter().zip(std::mem::take(&mut self.order))).peekable();
+        let mut gone = self.gone.iter().copied().peekable();
+        let mut position = 0;
+        for (before, new) in before.into_iter().zip(fresh.into_iter().map(Some)).chain([(end, None)]) {
+            while let Some((was, (verdict, spot))) = known.next_if(|(was, _)| *was < before) {
+                if gone.next_if_eq(&was).is_some() {
+                    continue;
                 }
-            }
-            if let Some((seat, verdict)) = new {
+                if was != position {
+                    self.books[spot.seat.cluster.at()].positions[spot.seat.at as usize] = Some(position);
+                }
                 verdicts.push(verdict);
-                order.push(seat);
+                order.push(spot);
+                position += 1;
             }
-        }
-        for (position, seat) in (0..).zip(&order) {
-            self.books[seat.cluster.at()].positions[seat.at as usize] = Some(position);
+            if let Some((seat, row, verdict)) = new {
+                self.books[seat.cluster.at()].positions[seat.at as usize] = Some(position);
+                verdicts.push(verdict);
+                order.push(Spot { seat, precedence: row.precedence, arrival: row.arrival });
+                position += 1;
+            }
         }
         (self.verdicts, self.order) = (verdicts.into(), order);
     }
 }
 
-/// Where a verdict is in the order of Needs, seen from a row.
-pub(super) fn place_of(verdict: &Verdict, row: &Row, symbols: &Symbols) -> Ordering {
-    let key = &verdict.key;
-    (verdict.need.precedence(), verdict.arrival, &key.cluster)
-        .cmp(&(row.precedence, row.arrival, symbols.name(row.cluster)))
-        .then_with(|| key.fingerprint.cmp(&row.need.profile.fingerprint()))
-        .then_with(|| key.group.cmp(&row.need.group))
-        .then_with(|| (!verdict.gangs.is_empty()).cmp(&row.gangs.is_some()))
+/// The first number of a range that is behind; the end if none is. Those that are stand last.
+fn first_that(range: Range<u32>, is_behind: impl Fn(u32) -> bool) -> u32 {
+    let Range { mut start, mut end } = range;
+    while start < end {
+        let middle = start + (end - start) / 2;
+        if is_behind(middle) {
+            end = middle;
+        } else {
+            start = middle + 1;
+        }
+    }
+    start
+}
+
+/// Where another row is in the order of Needs, seen from this one.
+pub(super) fn seen_from(row: &Row, (spot, verdict): (&Spot, &Verdict), symbols: &Symbols) -> Ordering {
+    let Verdict { key, gangs, .. } = verdict;
+    let ranks = || symbols.rank(spot.seat.cluster).cmp(&symbols.rank(row.cluster));
+    let own = || (row.need.profile.fingerprint(), &row.need.group, row.gangs.is_some());
+    (spot.precedence, spot.arrival)
+        .cmp(&(row.precedence, row.arrival))
+        .then_with(ranks)
+        .then_with(|| (key.fingerprint, &key.group, !gangs.is_empty()).cmp(&own()))
 }

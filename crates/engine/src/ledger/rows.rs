@@ -1,14 +1,15 @@
 //! Which rows a cluster has after folding, and which of them stand though they want something else.
 
-use super::record::place_of;
-use super::{Book, Entry, Ledger, Refold, Seat, Stirred};
+use super::book::{Book, Entry, Planned};
+use super::record::seen_from;
+use super::{Ledger, Refold, Seat, Stirred};
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
-use crate::fold::{Before, Forms, Plan};
-use crate::intern::{ClusterIx, Map, StampIx, Symbols};
+use crate::fold::{Forms, Plan};
+use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols};
 use crate::matching::Matching;
 use crate::members::PoolIx;
-use crate::phase1::{News, Outcome};
+use crate::phase1::News;
 
 impl Ledger {
     /// Folds the demand of clusters that changed, and stirs those where not all stands. `false`: the classes have to tell
@@ -30,20 +31,19 @@ impl Ledger {
             if let Some(wants) = demand.wants(&name) {
                 let from = self.shifted.partition_point(|(other, ..)| other < cluster);
                 let to = self.shifted.partition_point(|(other, ..)| other <= cluster);
-                let versions = &self.books[cluster.at()].versions;
-                let versions = if *refold == Refold::All { &[][..] } else { versions };
-                let before = Before { versions, shifted: &self.shifted[from..to] };
-                if *refold == Refold::Machines && before.holds_for(wants, fleet, demand, matching) {
+                let shifted = &self.shifted[from..to];
+                if *refold == Refold::Machines && Plan::stands(wants, shifted, fleet, demand, matching) {
                     continue;
                 }
+                let shifted = (*refold != Refold::All).then_some(shifted);
                 let tables = (&mut *forms, &mut *symbols, &mut *matching);
-                let plan = Plan::of(wants, before, fleet, demand, &mut self.reach, tables);
+                let plan = Plan::of(wants, shifted, fleet, demand, &mut self.reach, tables);
                 if plan.needs_hosts {
                     plan.made.iter().for_each(|row| matching.release(row.profile));
                     return false;
                 }
                 rows.extend(&plan.rows);
-                rows.extend(demand.make(&name, plan.made, matching));
+                rows.extend(demand.take_plan(&name, plan.ways, plan.made, matching));
             }
             if !self.renew(*cluster, &rows, fleet, demand, symbols) {
                 more.push(*cluster);
@@ -64,31 +64,32 @@ impl Ledger {
         demand: &Demand,
         symbols: &Symbols,
     ) -> bool {
-        let Book { entries, planned, versions, .. } = &mut self.books[cluster.at()];
-        versions.clear();
-        versions.extend(rows.iter().filter_map(|ix| Some(demand.row(*ix)?.version)));
+        let book = &self.books[cluster.at()];
+        let are_same = rows.iter().eq(book.planned.iter().map(|planned| &planned.ix));
         let mut all_stands = true;
-        if rows != planned || !entries.iter().all(|entry| entry.is_of(demand)) {
-            rows.clone_into(planned);
+        if !are_same || !book.planned.iter().all(|planned| book.stays(planned, demand)) {
             all_stands = self.enter(cluster, rows, fleet, demand, symbols);
         }
-        for (at, entry) in (0..).zip(&mut self.books[cluster.at()].entries) {
-            let Some(row) = demand.row(entry.ix).filter(|row| row.version != entry.version) else { continue };
+        let Book { planned, entries, .. } = &mut self.books[cluster.at()];
+        for Planned { ix, at, version, .. } in planned {
+            let now = demand.version(*ix);
+            let Some(row) = demand.row(*ix).filter(|_| now != *version) else { continue };
+            let entry = &mut entries[*at as usize];
             if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
-                self.standing.push(Seat { cluster, at });
+                self.standing.push(Seat { cluster, at: *at });
             } else {
-                self.moved.push((cluster, entry.stamp));
+                self.moved.push((cluster, row.stamp));
                 all_stands = false;
             }
-            entry.version = row.version;
+            *version = now;
             entry.aggregate.clone_from(&row.aggregate);
             entry.min_unit.clone_from(&row.min_unit);
         }
         all_stands
     }
 
-    /// Replaces the rows of a cluster. Those that were there keep all that is known of them. Says whether all were, and no
-    /// other.
+    /// Replaces the rows of a cluster. Those that were there keep their seats and all that is known of them. Says whether
+    /// all were, and no other.
     fn enter(
         &mut self,
         cluster: ClusterIx,
@@ -98,74 +99,54 @@ impl Ledger {
         symbols: &Symbols,
     ) -> bool {
         let book = &mut self.books[cluster.at()];
-        let places: Map<RowIx, usize> = book.entries.iter().map(|entry| entry.ix).zip(0..).collect();
-        let mut stays = vec![false; book.entries.len()];
-        let mut fresh: Vec<(RowIx, &Row)> = Vec::new();
+        let begins = book.planned.is_empty();
+        let mut known: Map<RowIx, Planned> =
+            std::mem::take(&mut book.planned).into_iter().map(|planned| (planned.ix, planned)).collect();
+        let mut gone: Vec<Planned> = Vec::new();
+        let mut fresh: Vec<(usize, RowIx, &Row)> = Vec::new();
         for ix in rows {
             let Some(row) = demand.row(*ix) else { continue };
-            match places.get(ix).filter(|at| book.entries[**at].is_of(demand)) {
-                Some(at) => stays[*at] = true,
-                None => fresh.push((*ix, row)),
+            let before = known.remove(ix);
+            let stays = before.filter(|planned| book.stays(planned, demand));
+            if stays.is_none() {
+                gone.extend(before);
+                fresh.push((book.planned.len(), *ix, row));
             }
+            let new = || Planned { ix: *ix, at: u32::MAX, version: demand.version(*ix), stamp: row.stamp };
+            book.planned.push(stays.unwrap_or_else(new));
         }
-        fresh.sort_unstable_by(|(_, a), (_, b)| compare(symbols, a, b));
-        let begins = book.entries.is_empty();
-        let mut known: Vec<(Entry, Option<u32>)> = Vec::with_capacity(rows.len());
-        let mut gone: Vec<(Entry, Option<u32>)> = Vec::new();
-        for (pair, stays) in book.entries.drain(..).zip(book.positions.drain(..)).zip(stays) {
-            if stays { known.push(pair) } else { gone.push(pair) }
-        }
-        // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first.
-        let mut restamped: Vec<StampIx> = Vec::new();
-        for (entry, _) in &gone {
-            restamped.push(entry.stamp);
-            self.claims.live.remove(&(cluster, entry.stamp));
-            self.claims.release(fleet, entry.ix, &entry.outcome.credited, |_| ());
-            let left = entry.outcome.credited.iter().map(|slot| fleet.class(*slot));
-            self.news.extend(left.map(|class| (cluster, News { class, more: true })));
-            self.touched.extend(entry.outcome.once_acquired().map(|slot| fleet.class(slot)));
-        }
-        let mut positions = gone.iter().filter_map(|(_, position)| *position).peekable();
-        for (ix, row) in &fresh {
-            let seen_from_row = |position: u32| place_of(&self.verdicts[position as usize], row, symbols);
-            while let Some(before) = positions.next_if(|position| seen_from_row(*position).is_lt()) {
+        gone.extend(known.into_values());
+        let mut left = self.take_out(cluster, &gone, fleet).into_iter().peekable();
+        let book = &mut self.books[cluster.at()];
+        fresh.sort_unstable_by(|(.., a), (.., b)| compare(symbols, a, b));
+        let mut seated = Vec::with_capacity(fresh.len());
+        for (place, ix, row) in &fresh {
+            // Where the verdict of another row was, of the same place in the order.
+            let seen = |at: u32| {
+                seen_from(row, (&self.order[at as usize], &self.verdicts[at as usize]), symbols)
+            };
+            while let Some(before) = left.next_if(|position| seen(*position).is_lt()) {
                 self.gone.push(before);
             }
-            let position = positions.next_if(|position| seen_from_row(*position).is_eq());
-            let entry = Entry {
-                ix: *ix,
-                version: row.version,
-                arrival: row.arrival,
-                stamp: row.stamp,
-                folded: row.gangs.is_some(),
-                aggregate: row.aggregate.clone(),
-                min_unit: row.min_unit.clone(),
-                outcome: Outcome::default(),
-            };
-            known.push((entry, position));
-            restamped.push(row.stamp);
+            let position = left.next_if(|position| seen(*position).is_eq());
+            let at = book.seat(Entry::new(*ix, row), position);
+            book.planned[*place].at = at;
+            if let Some(position) = position {
+                self.order[position as usize].seat = Seat { cluster, at };
+            }
+            seated.push((at, *row));
             // A fold may be stamped as a row that came is: it stands in front of the same machines.
             self.moved.push((cluster, row.stamp));
         }
-        self.gone.extend(positions);
-        if known.len() > fresh.len() && !fresh.is_empty() {
-            // Two runs, each in order.
-            known.sort_by(|(a, _), (b, _)| match (demand.row(a.ix), demand.row(b.ix)) {
-                (Some(a), Some(b)) => compare(symbols, a, b),
-                (a, b) => a.is_some().cmp(&b.is_some()),
-            });
-        }
-        let book = &mut self.books[cluster.at()];
-        (book.entries, book.positions) = known.into_iter().unzip();
-        book.find_told(demand);
-        for (at, position) in (0..).zip(&book.positions) {
-            if let Some(position) = position {
-                self.order[*position as usize] = Seat { cluster, at };
-            }
-        }
+        self.gone.extend(left);
+        book.line_up(&seated, demand, symbols);
+        let restamped: Set<StampIx> =
+            gone.iter().map(|planned| planned.stamp).chain(fresh.iter().map(|(.., row)| row.stamp)).collect();
+        // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first. Of
+        // two rows with one stamp, one may have gone.
+        let today = book.planned.iter().map(|planned| planned.stamp).filter(|stamp| restamped.contains(stamp));
+        self.claims.live.extend(today.map(|stamp| (cluster, stamp)));
         if !restamped.is_empty() {
-            // Of two rows with one stamp, one may have gone.
-            self.claims.live.extend(book.entries.iter().map(|entry| (cluster, entry.stamp)));
             self.claims.forget_stock(cluster);
         }
         if !begins {
@@ -174,5 +155,26 @@ impl Ledger {
             self.news.extend(pools.map(news));
         }
         restamped.is_empty()
+    }
+
+    /// Takes rows out of the book of a cluster. Gives the places of their verdicts in ascending order.
+    fn take_out(&mut self, cluster: ClusterIx, gone: &[Planned], fleet: &Fleet) -> Vec<u32> {
+        let book = &mut self.books[cluster.at()];
+        let mut positions = Vec::with_capacity(gone.len());
+        for planned in gone {
+            let (outcome, position) = book.vacate(planned.at);
+            positions.extend(position);
+            self.claims.live.remove(&(cluster, planned.stamp));
+            self.claims.release(fleet, planned.ix, &outcome.credited, |_| ());
+            let left = outcome.credited.iter().map(|slot| fleet.class(*slot));
+            self.news.extend(left.map(|class| (cluster, News { class, more: true })));
+            self.touched.extend(outcome.once_acquired().map(|slot| fleet.class(slot)));
+        }
+        if !gone.is_empty() {
+            book.leave_line(gone.iter().map(|planned| planned.at).collect());
+            self.rekinded.push(cluster);
+        }
+        positions.sort_unstable();
+        positions
     }
 }

@@ -36,8 +36,9 @@ pub(crate) fn retell<'a>(
 ) {
     let symbols = pass.symbols;
     if !acquisitions.is_empty() {
-        listeners.sort_by_cached_key(|Listener { seat, row, early, .. }| {
-            (row.precedence, !early, row.arrival, symbols.rank(seat.cluster), seat.at)
+        // Those of a cluster come in order.
+        listeners.sort_by_cached_key(|Listener { row, early, .. }| {
+            (row.precedence, !early, row.arrival, symbols.rank(row.cluster))
         });
     }
     for slot in acquisitions.iter().flat_map(|(.., slots)| slots) {
