@@ -68,7 +68,19 @@ pub(crate) type LaneSet = SmallVec<[usize; 2]>;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Lanes(SmallVec<[i64; 4]>);
 
+#[cfg(test)]
+impl From<&[i64]> for Lanes {
+    fn from(amounts: &[i64]) -> Self {
+        Self(amounts.into())
+    }
+}
+
 impl Lanes {
+    /// All amounts, by lane.
+    pub(crate) fn amounts(&self) -> &[i64] {
+        &self.0
+    }
+
     pub(crate) fn get(&self, lane: usize) -> i64 {
         self.0.get(lane).copied().unwrap_or(0)
     }

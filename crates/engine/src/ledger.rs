@@ -231,48 +231,53 @@ impl Ledger {
         demand: &'a Demand,
         symbols: &Symbols,
         matching: &mut Matching,
-    ) -> (Turns<'a>, Rest<'a>) {
-        // The rows of a line are in order, so their places in it stand for all that tells equals apart.
-        let order = |row: &Row, place: u32| (row.precedence, row.arrival, symbols.rank(row.cluster), place);
-        let (mut turns, mut rest): (Turns<'a>, Rest<'a>) = Default::default();
+    ) -> (Turns<'a>, Rest) {
+        let (mut turns, mut rest) = (Turns::new(demand), Rest::default());
         self.moved.sort_unstable();
         for (cluster, news) in &self.news {
             rest.add_news(*cluster, *news);
         }
         // So that the turns of each precedence come in order as far as arrivals allow.
-        let mut clusters = stirred.clusters.clone();
-        clusters.sort_unstable_by_key(|cluster| symbols.rank(*cluster));
-        for cluster in &clusters {
+        let mut clusters: Vec<_> =
+            stirred.clusters.iter().map(|cluster| (symbols.rank(*cluster), *cluster)).collect();
+        clusters.sort_unstable();
+        for (rank, cluster) in clusters {
+            let from = self.moved.partition_point(|(other, _)| *other < cluster);
+            let to = self.moved.partition_point(|(other, _)| *other <= cluster);
+            let (moved, has_news) = (&self.moved[from..to], rest.has_news(cluster));
             let Book { line, entries, .. } = &mut self.books[cluster.at()];
+            // The rows of a line are in order, so their places in it stand for all that tells equals apart.
             for (place, at) in (0..).zip(&*line) {
                 let entry = &mut entries[*at as usize];
-                let Some(row) = demand.row(entry.ix) else { continue };
-                let (order, seat, ix) = (order(row, place), Seat { cluster: *cluster, at: *at }, entry.ix);
+                let (order, seat) = (entry.order(rank, place), Seat { cluster, at: *at });
                 let mut may_rest = |minds: &Minds| {
-                    matching.look(row.profile, &fleet.classes);
-                    self.moved.binary_search(&(*cluster, entry.stamp)).is_err()
-                        && !rest.concerns(*cluster, *minds, matching.bits(row.profile))
+                    let mut is_concerned = || {
+                        matching.look(entry.profile, &fleet.classes);
+                        rest.concerns(cluster, *minds, matching.bits(entry.profile))
+                    };
+                    moved.binary_search(&(cluster, entry.stamp)).is_err() && !(has_news && is_concerned())
                 };
                 let minds = entry.outcome.minds().filter(&mut may_rest);
                 if let (Some(minds), First::Of(own)) = (minds, &entry.outcome.first) {
-                    let own = *own;
+                    let (ix, profile, own) = (entry.ix, entry.profile, *own);
                     let credited = std::mem::take(&mut entry.outcome.credited);
-                    rest.add(Resting { order, seat, ix, row, credited, own, minds });
-                } else {
+                    rest.add(Resting { order, seat, ix, profile, credited, own, minds });
+                } else if let Some(row) = demand.row(entry.ix) {
                     let outcome = std::mem::take(&mut entry.outcome);
-                    self.claims.release(fleet, ix, &outcome.credited, |_| ());
+                    self.claims.release(fleet, entry.ix, &outcome.credited, |_| ());
                     let acquired = outcome.once_acquired().collect();
                     let (had, first) = (outcome.credited, outcome.first);
-                    turns.push(Turn { order, seat, ix, row, known: None, had, first, acquired });
+                    turns.push(Turn { order, seat, ix: entry.ix, row, known: None, had, first, acquired });
                 }
             }
         }
         for cluster in self.open.iter().filter(|cluster| stirred.clusters.binary_search(cluster).is_err()) {
+            let rank = symbols.rank(*cluster);
             let Book { line, entries, kinds, .. } = &mut self.books[cluster.at()];
             for (place, at) in (0..).zip(&*line).filter(|(_, at)| kinds[**at as usize].is_open) {
                 let entry = &mut entries[*at as usize];
+                let (order, seat) = (entry.order(rank, place), Seat { cluster: *cluster, at: *at });
                 let Some(row) = demand.row(entry.ix) else { continue };
-                let (order, seat) = (order(row, place), Seat { cluster: *cluster, at: *at });
                 let Outcome { credited: had, missing, acquired, first, .. } =
                     std::mem::take(&mut entry.outcome);
                 let known = Some(Box::new(Known::Missing(missing)));
@@ -283,7 +288,7 @@ impl Ledger {
     }
 
     /// Takes back those that rested. `turns`: of those that had one.
-    pub(crate) fn rested(&mut self, rest: Rest<'_>, turns: &[Turn<'_>]) {
+    pub(crate) fn rested(&mut self, rest: Rest, turns: &[Turn<'_>]) {
         for (seat, credited) in rest.into_credited() {
             self.outcome_mut(seat).credited = credited;
         }

@@ -52,7 +52,7 @@ pub(crate) struct Pass<'a> {
     /// Who claims now.
     claimer: Claim,
     /// Rows without a turn.
-    pub(crate) rest: Rest<'a>,
+    pub(crate) rest: Rest,
     /// How often a single machine was looked at.
     looked_at: u64,
     pub(crate) candidates: Map<(ProfileIx, LaneSet), Queue<AcquireKey>>,
@@ -94,7 +94,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn new(
         fleet: &'a Fleet,
         demand: &'a Demand,
-        rest: Rest<'a>,
+        rest: Rest,
         symbols: &'a Symbols,
         matching: &'a mut Matching,
         claims: Claims,
@@ -194,7 +194,7 @@ impl<'a> Pass<'a> {
         let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
         rest.wake(
             cluster,
-            |rest| rest.minds.minds(news.more) && matching.matches(rest.row.profile, news.class),
+            |rest| rest.minds.minds(news.more) && matching.matches(rest.profile, news.class),
             give_up,
         );
     }

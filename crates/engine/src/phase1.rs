@@ -6,6 +6,7 @@ mod acquire;
 mod credit;
 mod floor;
 mod gang;
+mod leeway;
 mod lookout;
 mod queue;
 mod rest;
@@ -15,16 +16,19 @@ mod terrain;
 pub(crate) mod trim;
 mod turns;
 
+use std::borrow::Cow;
+
 use bigfleet_types::{MachineState, Precedence};
 
 pub(crate) use self::gang::{Choice, Told};
+pub(crate) use self::leeway::Leeway;
 pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::rest::{Minds, News, Rest, Resting};
 use self::rest::{Round, time};
 pub(crate) use self::spread::{Key as SpreadKey, Spread, Universe};
 pub(crate) use self::tell::{Listener, retell};
-pub(crate) use self::turns::{Known, Turn, Turns};
+pub(crate) use self::turns::{Known, Order, Turn, Turns};
 use crate::demand::Row;
 use crate::fleet::Fleet;
 use crate::lanes::Lanes;
@@ -395,24 +399,14 @@ impl Outcome {
         self.relief.get_or_insert_default()
     }
 
-    /// Whether a row that wanted that much has the same outcome now, if nobody else changes: the walk passes the same
-    /// machines and takes the same ones as long as the same lanes are missing.
-    pub(crate) fn stands(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> bool {
+    /// How much else a row that wanted that much may want and have the same outcome, if nobody else changes: the walk passes
+    /// the same machines and takes the same ones as long as the same lanes are missing. `None`: nothing else.
+    pub(crate) fn leeway(&self, fleet: &Fleet, row: &Row, wanted: &Lanes) -> Option<Leeway> {
         if !matches!(self.minds(), Some(Minds::Nothing | Minds::More)) {
-            return false;
+            return None;
         }
-        let (mut before, mut now) = (wanted.clone(), row.aggregate.clone());
-        for machines in self.credited.chunk_by(|a, b| fleet.class(*a) == fleet.class(*b)) {
-            let worth = row.worth(fleet.capacity(machines[0]));
-            for _ in machines {
-                if !before.positive().eq(now.positive()) {
-                    return false;
-                }
-                before.subtract(&worth);
-                now.subtract(&worth);
-            }
-        }
-        before.is_zero() && now.is_zero()
+        let worths: Vec<_> = self.credited.iter().map(|slot| row.worth(fleet.capacity(*slot))).collect();
+        Leeway::of(wanted, worths.iter().map(Cow::as_ref))
     }
 
     /// What the row minds of what becomes of the machines of its cluster that it could use; `None`: all.

@@ -1,26 +1,39 @@
 //! What is known of the rows of one cluster.
 
-use bigfleet_types::UnixNanos;
+use bigfleet_types::{Precedence, UnixNanos};
 
 use crate::demand::{Demand, Row, RowIx, compare};
+use crate::fleet::Fleet;
 use crate::intern::{StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::ProfileIx;
 use crate::members::Slot;
-use crate::phase1::Outcome;
+use crate::phase1::{Leeway, Order, Outcome};
 
 /// What is known of a row.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) ix: RowIx,
+    pub(super) precedence: Precedence,
     pub(super) arrival: UnixNanos,
     pub(super) stamp: StampIx,
+    pub(super) profile: ProfileIx,
     /// The row is a fold.
-    pub(super) folded: bool,
-    /// What it wanted last, and the least that a machine of it had to have.
-    pub(super) aggregate: Lanes,
-    pub(super) min_unit: Lanes,
+    folded: bool,
     pub(super) outcome: Outcome,
+    /// What it wanted last, and the least that a machine of it had to have.
+    aggregate: Lanes,
+    min_unit: Lanes,
+    leeway: Known,
+}
+
+/// What is known of how much else a row may want.
+#[derive(Debug)]
+enum Known {
+    Unasked,
+    /// It has its outcome only for what it wanted.
+    Exact,
+    Within(Box<Leeway>),
 }
 
 impl Entry {
@@ -28,13 +41,35 @@ impl Entry {
     pub(super) fn new(ix: RowIx, row: &Row) -> Self {
         Self {
             ix,
+            precedence: row.precedence,
             arrival: row.arrival,
             stamp: row.stamp,
+            profile: row.profile,
             folded: row.gangs.is_some(),
+            outcome: Outcome::default(),
             aggregate: row.aggregate.clone(),
             min_unit: row.min_unit.clone(),
-            outcome: Outcome::default(),
+            leeway: Known::Unasked,
         }
+    }
+
+    /// When it has its turn. `rank`: that of its cluster; `place`: its own there.
+    pub(super) fn order(&self, rank: u32, place: u32) -> Order {
+        (self.precedence, self.arrival, rank, place)
+    }
+
+    /// Takes in what the row wants now. Says whether it has the same outcome, if nobody else changes.
+    pub(super) fn stands(&mut self, row: &Row, fleet: &Fleet) -> bool {
+        if row.min_unit != self.min_unit {
+            self.min_unit.clone_from(&row.min_unit);
+            self.leeway = Known::Exact;
+        }
+        if matches!(self.leeway, Known::Unasked) {
+            let leeway = self.outcome.leeway(fleet, row, &self.aggregate);
+            self.leeway = leeway.map_or(Known::Exact, |leeway| Known::Within(Box::new(leeway)));
+        }
+        self.aggregate.clone_from(&row.aggregate);
+        matches!(&self.leeway, Known::Within(leeway) if leeway.allows(&row.aggregate))
     }
 
     /// Whether the row at its place in the table is the one that it was, though it may want something else.
@@ -151,7 +186,8 @@ impl Book {
     /// Takes in an outcome. Says whether it is of another kind than the one before.
     pub(super) fn take(&mut self, at: u32, outcome: Outcome) -> bool {
         let kind = Kind::of(&outcome);
-        self.entries[at as usize].outcome = outcome;
+        let entry = &mut self.entries[at as usize];
+        (entry.outcome, entry.leeway) = (outcome, Known::Unasked);
         std::mem::replace(&mut self.kinds[at as usize], kind) != kind
     }
 

@@ -74,16 +74,13 @@ impl Ledger {
         for Planned { ix, at, version, .. } in planned {
             let now = demand.version(*ix);
             let Some(row) = demand.row(*ix).filter(|_| now != *version) else { continue };
-            let entry = &mut entries[*at as usize];
-            if row.min_unit == entry.min_unit && entry.outcome.stands(fleet, row, &entry.aggregate) {
+            *version = now;
+            if entries[*at as usize].stands(row, fleet) {
                 self.standing.push(Seat { cluster, at: *at });
             } else {
                 self.moved.push((cluster, row.stamp));
                 all_stands = false;
             }
-            *version = now;
-            entry.aggregate.clone_from(&row.aggregate);
-            entry.min_unit.clone_from(&row.min_unit);
         }
         all_stands
     }

@@ -7,8 +7,7 @@
 
 use bigfleet_types::{Precedence, UnixNanos};
 
-use super::First;
-use super::turns::{Known, Order, Turn};
+use super::turns::{Order, Turn};
 use crate::bits::ClassBits;
 use crate::class::ClassIx;
 use crate::demand::{Row, RowIx};
@@ -58,11 +57,11 @@ impl Minds {
 
 /// Such a row.
 #[derive(Debug)]
-pub(crate) struct Resting<'a> {
+pub(crate) struct Resting {
     pub(crate) order: Order,
     pub(crate) seat: Seat,
     pub(crate) ix: RowIx,
-    pub(crate) row: &'a Row,
+    pub(crate) profile: ProfileIx,
     /// All that it claims, in the order of the walk.
     pub(crate) credited: Vec<Slot>,
     /// So many of them in the first round.
@@ -70,7 +69,7 @@ pub(crate) struct Resting<'a> {
     pub(crate) minds: Minds,
 }
 
-impl Resting<'_> {
+impl Resting {
     /// When it claims the last of its machines.
     fn last(&self) -> Time {
         time(self.order, if self.own < self.credited.len() { Round::Second } else { Round::First })
@@ -94,8 +93,8 @@ struct Told {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Rest<'a> {
-    by_cluster: Map<ClusterIx, Vec<Resting<'a>>>,
+pub(crate) struct Rest {
+    by_cluster: Map<ClusterIx, Vec<Resting>>,
     told: Map<ClusterIx, Told>,
     /// Who claims after this has not claimed yet; `None`: nobody has.
     front: Option<Time>,
@@ -103,15 +102,16 @@ pub(crate) struct Rest<'a> {
     asked: Set<(ClusterIx, ProfileIx)>,
     /// By two profiles: whether some class matches both.
     overlaps: Map<(ProfileIx, ProfileIx), bool>,
-    woken: Vec<(Round, Turn<'a>)>,
+    /// With the round in which they go on.
+    woken: Vec<(Round, Resting)>,
     /// Those that were woken and have what they had.
     asleep_again: Vec<(Seat, Vec<Slot>)>,
 }
 
-impl<'a> Rest<'a> {
+impl Rest {
     /// Adds a row that the news so far do not concern.
-    pub(crate) fn add(&mut self, resting: Resting<'a>) {
-        self.by_cluster.entry(resting.row.cluster).or_default().push(resting);
+    pub(crate) fn add(&mut self, resting: Resting) {
+        self.by_cluster.entry(resting.seat.cluster).or_default().push(resting);
     }
 
     /// Adds what became of machines. Says whether that is new: otherwise all who mind are awake.
@@ -124,6 +124,11 @@ impl<'a> Rest<'a> {
     /// Whether anybody rests, or did, in a cluster.
     pub(crate) fn is_in(&self, cluster: ClusterIx) -> bool {
         self.by_cluster.contains_key(&cluster)
+    }
+
+    /// Whether there are news of a cluster.
+    pub(crate) fn has_news(&self, cluster: ClusterIx) -> bool {
+        self.told.contains_key(&cluster)
     }
 
     /// Whether a row minds what became of machines by now. `matches`: the classes that match it, 64 in a word.
@@ -150,8 +155,8 @@ impl<'a> Rest<'a> {
             return;
         }
         let mut overlaps = std::mem::take(&mut self.overlaps);
-        let concerns = |rest: &Resting<'_>| {
-            let pair = (row.profile, rest.row.profile);
+        let concerns = |rest: &Resting| {
+            let pair = (row.profile, rest.profile);
             *overlaps.entry(pair).or_insert_with(|| overlap(pair.0, pair.1))
         };
         self.wake(row.cluster, concerns, give_up);
@@ -162,40 +167,27 @@ impl<'a> Rest<'a> {
     pub(crate) fn wake(
         &mut self,
         cluster: ClusterIx,
-        mut whom: impl FnMut(&Resting<'a>) -> bool,
+        mut whom: impl FnMut(&Resting) -> bool,
         mut give_up: impl FnMut(RowIx, &[Slot]),
     ) {
         let Some(resting) = self.by_cluster.get_mut(&cluster) else { return };
         let front = self.front;
         let woken = resting.extract_if(.., |rest| Some(rest.last()) > front && whom(rest));
         self.woken.extend(woken.map(|rest| {
-            let Resting { order, seat, ix, row, credited, own, minds } = rest;
-            let round = if Some(time(order, Round::First)) > front { Round::First } else { Round::Second };
-            give_up(ix, if round == Round::First { &credited } else { &credited[own..] });
-            let known = Some(Box::new(Known::Rested(minds)));
-            (
-                round,
-                Turn {
-                    order,
-                    seat,
-                    ix,
-                    row,
-                    known,
-                    had: credited,
-                    first: First::Of(own),
-                    acquired: Vec::new(),
-                },
-            )
+            let is_first = Some(time(rest.order, Round::First)) > front;
+            let (round, from) = if is_first { (Round::First, 0) } else { (Round::Second, rest.own) };
+            give_up(rest.ix, &rest.credited[from..]);
+            (round, rest)
         }));
     }
 
-    /// The turns of those that were woken since the last call, with the round in which they go on.
-    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = (Round, Turn<'a>)> {
+    /// Those that were woken since the last call, with the round in which they go on.
+    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = (Round, Resting)> {
         self.woken.drain(..)
     }
 
     /// Takes back one that was woken and has claimed again all that it had.
-    pub(super) fn sleep_again(&mut self, turn: Turn<'a>) {
+    pub(super) fn sleep_again(&mut self, turn: Turn<'_>) {
         self.asleep_again.push((turn.seat, turn.had));
     }
 

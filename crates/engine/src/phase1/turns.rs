@@ -6,8 +6,8 @@ use std::vec;
 use bigfleet_types::{Precedence, UnixNanos};
 
 use super::First;
-use super::rest::{Minds, Rest, Round};
-use crate::demand::{Row, RowIx};
+use super::rest::{Minds, Rest, Resting, Round};
+use crate::demand::{Demand, Row, RowIx};
 use crate::lanes::Lanes;
 use crate::ledger::Seat;
 use crate::members::Slot;
@@ -42,8 +42,8 @@ pub(crate) enum Known {
 }
 
 /// The turns to come. There are few precedences, and within one the turns are mostly listed in order.
-#[derive(Default)]
 pub(crate) struct Turns<'a> {
+    demand: &'a Demand,
     listed: BTreeMap<Precedence, Vec<Turn<'a>>>,
     /// Those of the precedence whose turn it is, in order.
     current: vec::IntoIter<Turn<'a>>,
@@ -53,6 +53,12 @@ pub(crate) struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
+    /// None yet.
+    pub(crate) fn new(demand: &'a Demand) -> Self {
+        let (listed, woken, late) = Default::default();
+        Self { demand, listed, current: Vec::new().into_iter(), woken, late }
+    }
+
     /// Lists a turn, before the first one is taken.
     pub(crate) fn push(&mut self, turn: Turn<'a>) {
         self.listed.entry(turn.order.0).or_default().push(turn);
@@ -63,15 +69,17 @@ impl<'a> Turns<'a> {
         self.listed.values().map(Vec::len).sum()
     }
 
-    fn take_woken(&mut self, rest: &mut Rest<'a>) {
-        for (round, turn) in rest.take_woken() {
+    fn take_woken(&mut self, rest: &mut Rest) {
+        for (round, Resting { order, seat, ix, credited: had, own, minds, .. }) in rest.take_woken() {
+            let Some(row) = self.demand.row(ix) else { continue };
+            let (known, first) = (Some(Box::new(Known::Rested(minds))), First::Of(own));
             let woken = if round == Round::First { &mut self.woken } else { &mut self.late };
-            woken.insert(turn.order, turn);
+            woken.insert(order, Turn { order, seat, ix, row, known, had, first, acquired: Vec::new() });
         }
     }
 
     /// Whose turn is next.
-    pub(super) fn next_order(&mut self, rest: &mut Rest<'a>) -> Option<Order> {
+    pub(super) fn next_order(&mut self, rest: &mut Rest) -> Option<Order> {
         self.take_woken(rest);
         if self.current.len() == 0
             && let Some((_, mut equals)) = self.listed.pop_first()
@@ -84,7 +92,7 @@ impl<'a> Turns<'a> {
     }
 
     /// The next turn of this precedence.
-    pub(super) fn next_of(&mut self, precedence: Precedence, rest: &mut Rest<'a>) -> Option<Turn<'a>> {
+    pub(super) fn next_of(&mut self, precedence: Precedence, rest: &mut Rest) -> Option<Turn<'a>> {
         let order = self.next_order(rest).filter(|order| order.0 == precedence)?;
         self.woken.remove(&order).or_else(|| self.current.next())
     }
@@ -95,7 +103,7 @@ impl<'a> Turns<'a> {
     }
 
     /// One that goes on in the second round, unless one at `before` comes first.
-    pub(super) fn next_late(&mut self, before: Option<Order>, rest: &mut Rest<'a>) -> Option<Turn<'a>> {
+    pub(super) fn next_late(&mut self, before: Option<Order>, rest: &mut Rest) -> Option<Turn<'a>> {
         self.take_woken(rest);
         let first =
             self.late.first_entry().filter(|first| before.is_none_or(|order| *first.key() < order))?;
