@@ -368,10 +368,11 @@ impl Demand {
         let mut sets = Vec::with_capacity(groups.len());
         for group in groups {
             let members: Vec<&Row> = group.iter().filter_map(|ix| self.rows[ix.at()].as_ref()).collect();
-            if let Some(fold) = forms.fold(&members, symbols, matching) {
+            if let (Some(first), Some(fold)) = (members.first(), forms.fold(&members, symbols, matching)) {
+                let profile = first.profile;
                 let stamps = members.iter().map(|row| row.stamp).collect();
                 let fold = self.put(fold, old, matching);
-                sets.push(GangSet { gangs: group, stamps, fold, shared: false, way: None });
+                sets.push(GangSet { profile, gangs: group, stamps, fold, shared: false, way: None });
             }
         }
         sets

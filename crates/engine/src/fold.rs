@@ -18,6 +18,7 @@ use crate::matching::{Matching, ProfileIx};
 /// All gangs of one cluster with one profile and size.
 #[derive(Debug)]
 pub(crate) struct GangSet {
+    pub(crate) profile: ProfileIx,
     /// By arrival and group.
     pub(crate) gangs: Box<[RowIx]>,
     /// What machines bound for each of them are stamped with.
@@ -113,14 +114,13 @@ fn may_move(shifted: &[Shifted], set: &GangSet, fleet: &Fleet, demand: &Demand, 
     if shifted.is_empty() {
         return false;
     }
-    let Some(first) = set.gangs.first().and_then(|ix| demand.row(*ix)) else { return true };
-    matching.look(first.profile, &fleet.classes);
+    matching.look(set.profile, &fleet.classes);
+    let first = || set.gangs.first().and_then(|ix| demand.row(*ix));
     shifted.iter().any(|(_, class, stamp)| {
         let is_large = || {
-            matching.matches(first.profile, *class)
-                && fleet.classes.capacity(*class).covers(&first.aggregate)
+            first().is_some_and(|first| fleet.classes.capacity(*class).covers(&first.aggregate))
         };
-        is_large() || set.stamps.contains(stamp)
+        set.stamps.contains(stamp) || matching.matches(set.profile, *class) && is_large()
     })
 }
 

@@ -30,7 +30,7 @@ use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
 use crate::phase1::{First, Known, Listener, Lookout, Minds, News, Outcome, Rest, Resting, Turn, Turns};
 use crate::phase2::Taken;
-use crate::phase3::{self, Holds};
+use crate::phase3::{self, Excess, Holds};
 use crate::place::{Binding, Drain, Place};
 use crate::policy::Policy;
 
@@ -378,8 +378,8 @@ impl Ledger {
     }
 
     /// Configured machines that nobody claims, of clusters that have spoken.
-    pub(crate) fn excess(&self) -> impl Iterator<Item = Slot> {
-        self.wasting.iter().flat_map(|cluster| self.books[cluster.at()].excess.iter().copied())
+    pub(crate) fn excess(&self) -> impl Iterator<Item = &Excess> {
+        self.wasting.iter().map(|cluster| &self.books[cluster.at()].excess)
     }
 }
 

@@ -33,6 +33,10 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.victims.is_empty() && self.reserved.is_empty()
+    }
+
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.victims.contains_key(&slot) || self.reserved.contains(&slot)
     }

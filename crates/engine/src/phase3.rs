@@ -28,6 +28,21 @@ pub(crate) struct Releases {
     pub(crate) looked_at: u64,
 }
 
+/// Configured machines of a cluster that nobody claims.
+#[derive(Debug, Default)]
+pub(crate) struct Excess {
+    slots: Vec<Slot>,
+    /// Since when the first of them waits that may go.
+    earliest: Option<UnixNanos>,
+}
+
+impl Excess {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
 impl Releases {
     /// Whether a wait is over; notes its end when it is not.
     fn is_due(&mut self, since: UnixNanos, wait: Duration, now: UnixNanos) -> bool {
@@ -48,15 +63,18 @@ pub(crate) fn find_excess(
     cluster: ClusterIx,
     spoken: bool,
     now: UnixNanos,
-    excess: &mut Vec<Slot>,
+    excess: &mut Excess,
 ) -> u64 {
-    excess.clear();
+    excess.slots.clear();
+    excess.earliest = None;
     let mut looked_at = 0;
     for listed in 0..fleet.pools.bound(cluster).len() {
         let ix = fleet.pools.bound(cluster)[listed];
         let pool = fleet.pools.get(ix);
-        let configuring = matches!(fleet.place(ix), Place::Bound(binding) if binding.configuring);
-        if configuring || !pool.clocks && (!spoken || claims.free(ix) == 0) {
+        if !pool.clocks && (!spoken || claims.free(ix) == 0) {
+            continue;
+        }
+        if matches!(fleet.place(ix), Place::Bound(binding) if binding.configuring) {
             continue;
         }
         let mut clocks = false;
@@ -69,8 +87,11 @@ pub(crate) fn find_excess(
                 continue;
             }
             clocks = true;
-            fleet.start_excess(slot, now);
-            excess.push(slot);
+            let since = fleet.start_excess(slot, now);
+            excess.slots.push(slot);
+            if fleet.releasable(slot) {
+                excess.earliest = Some(excess.earliest.map_or(since, |earliest| earliest.min(since)));
+            }
         }
         fleet.pools.set_clocks(ix, clocks);
     }
@@ -79,23 +100,33 @@ pub(crate) fn find_excess(
 
 /// Runs the phase over the excess of all clusters and the Idle machines with a hold.
 #[allow(clippy::too_many_arguments, reason = "all that the other phases left")]
-pub(crate) fn run(
-    fleet: &mut Fleet,
+pub(crate) fn run<'e>(
+    fleet: &Fleet,
     symbols: &Symbols,
     claims: &Claims,
     taken: &Taken,
-    excess: impl Iterator<Item = Slot>,
+    excess: impl Iterator<Item = &'e Excess>,
     holds: &Holds,
     policy: &Policy,
     now: UnixNanos,
 ) -> Releases {
     let mut releases = Releases::default();
     let (mut reclaims, mut deletes): (Vec<Slot>, Vec<Slot>) = Default::default();
-    for slot in excess {
-        releases.looked_at += 1;
-        let since = fleet.start_excess(slot, now);
-        if fleet.releasable(slot) && !taken.has(slot) && releases.is_due(since, policy.reclaim_after, now) {
-            reclaims.push(slot);
+    for Excess { slots, earliest } in excess {
+        let Some(earliest) = *earliest else { continue };
+        // Where the first is not due no other is. Those that are taken do not wait.
+        if taken.is_empty() && !releases.is_due(earliest, policy.reclaim_after, now) {
+            continue;
+        }
+        releases.looked_at += slots.len() as u64;
+        for slot in slots {
+            let Some(since) = fleet.excess_since(*slot) else { continue };
+            if fleet.releasable(*slot)
+                && !taken.has(*slot)
+                && releases.is_due(since, policy.reclaim_after, now)
+            {
+                reclaims.push(*slot);
+            }
         }
     }
     for slot in holds.in_order() {

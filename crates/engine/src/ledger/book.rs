@@ -7,8 +7,8 @@ use crate::fleet::Fleet;
 use crate::intern::{StampIx, Symbols};
 use crate::lanes::Lanes;
 use crate::matching::ProfileIx;
-use crate::members::Slot;
 use crate::phase1::{Leeway, Order, Outcome};
+use crate::phase3::Excess;
 
 /// What is known of a row.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub(super) struct Book {
     /// Where the gangs are that are told what is free, and what they match.
     pub(super) told: Vec<(u32, ProfileIx)>,
     /// Configured machines that nobody claims.
-    pub(super) excess: Vec<Slot>,
+    pub(super) excess: Excess,
 }
 
 impl Book {
