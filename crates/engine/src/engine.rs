@@ -235,7 +235,7 @@ impl Engine {
         if !is_same {
             let ledger = &self.ledger;
             let releases = phase3::run(
-                &self.fleet,
+                &mut self.fleet,
                 &self.symbols,
                 &ledger.claims,
                 &ledger.taken,

@@ -110,16 +110,21 @@ pub(crate) struct Reach {
 pub(crate) type Shifted = (ClusterIx, ClassIx, StampIx);
 
 /// Whether machines came or went, all of them in these pools of its cluster, that decide whether gangs of a set fold.
-fn may_move(shifted: &[Shifted], set: &GangSet, fleet: &Fleet, demand: &Demand, matching: &mut Matching) -> bool {
+fn may_move(
+    shifted: &[Shifted],
+    set: &GangSet,
+    fleet: &Fleet,
+    demand: &Demand,
+    matching: &mut Matching,
+) -> bool {
     if shifted.is_empty() {
         return false;
     }
     matching.look(set.profile, &fleet.classes);
     let first = || set.gangs.first().and_then(|ix| demand.row(*ix));
     shifted.iter().any(|(_, class, stamp)| {
-        let is_large = || {
-            first().is_some_and(|first| fleet.classes.capacity(*class).covers(&first.aggregate))
-        };
+        let is_large =
+            || first().is_some_and(|first| fleet.classes.capacity(*class).covers(&first.aggregate));
         set.stamps.contains(stamp) || matching.matches(set.profile, *class) && is_large()
     })
 }

@@ -65,8 +65,15 @@ pub(crate) type LaneSet = SmallVec<[usize; 2]>;
 
 /// A vector of amounts in internal units; lanes beyond its end are zero. The last lane of a vector fresh from
 /// [`Dimensions::lanes`] is positive, so that equal vectors are equal values.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Lanes(SmallVec<[i64; 4]>);
+
+impl Clone for Lanes {
+    /// All at once, as a derived one would not.
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
 
 #[cfg(test)]
 impl From<&[i64]> for Lanes {

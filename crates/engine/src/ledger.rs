@@ -250,14 +250,13 @@ impl Ledger {
             for (place, at) in (0..).zip(&*line) {
                 let entry = &mut entries[*at as usize];
                 let (order, seat) = (entry.order(rank, place), Seat { cluster, at: *at });
-                let mut may_rest = |minds: &Minds| {
-                    let mut is_concerned = || {
-                        matching.look(entry.profile, &fleet.classes);
-                        rest.concerns(cluster, *minds, matching.bits(entry.profile))
-                    };
-                    moved.binary_search(&(cluster, entry.stamp)).is_err() && !(has_news && is_concerned())
+                // Whoever rests may be woken, and be asked then what it matches.
+                matching.look(entry.profile, &fleet.classes);
+                let may_rest = |minds: &Minds| {
+                    moved.binary_search(&(cluster, entry.stamp)).is_err()
+                        && !(has_news && rest.concerns(cluster, *minds, matching.bits(entry.profile)))
                 };
-                let minds = entry.outcome.minds().filter(&mut may_rest);
+                let minds = entry.outcome.minds().filter(may_rest);
                 if let (Some(minds), First::Of(own)) = (minds, &entry.outcome.first) {
                     let (ix, profile, own) = (entry.ix, entry.profile, *own);
                     let credited = std::mem::take(&mut entry.outcome.credited);

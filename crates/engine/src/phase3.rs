@@ -101,7 +101,7 @@ pub(crate) fn find_excess(
 /// Runs the phase over the excess of all clusters and the Idle machines with a hold.
 #[allow(clippy::too_many_arguments, reason = "all that the other phases left")]
 pub(crate) fn run<'e>(
-    fleet: &Fleet,
+    fleet: &mut Fleet,
     symbols: &Symbols,
     claims: &Claims,
     taken: &Taken,
@@ -120,7 +120,8 @@ pub(crate) fn run<'e>(
         }
         releases.looked_at += slots.len() as u64;
         for slot in slots {
-            let Some(since) = fleet.excess_since(*slot) else { continue };
+            // It runs, unless it was started at the very time that means never.
+            let since = fleet.start_excess(*slot, now);
             if fleet.releasable(*slot)
                 && !taken.has(*slot)
                 && releases.is_due(since, policy.reclaim_after, now)

@@ -72,10 +72,13 @@ impl Entry {
         matches!(&self.leeway, Known::Within(leeway) if leeway.allows(&row.aggregate))
     }
 
-    /// Whether the row at its place in the table is the one that it was, though it may want something else.
+    /// Whether the row at its place in the table is the one that it was, though it may want something else. One that went
+    /// and came back may have its profile under another number.
     fn is_of(&self, demand: &Demand) -> bool {
-        let key = (self.stamp, self.folded, self.arrival);
-        demand.row(self.ix).is_some_and(|row| (row.stamp, row.gangs.is_some(), row.arrival) == key)
+        let key = (self.stamp, self.profile, self.folded, self.arrival);
+        demand
+            .row(self.ix)
+            .is_some_and(|row| (row.stamp, row.profile, row.gangs.is_some(), row.arrival) == key)
     }
 }
 
@@ -99,11 +102,7 @@ pub(super) struct Kind {
 
 impl Kind {
     fn of(outcome: &Outcome) -> Self {
-        Self {
-            is_open: outcome.is_open(),
-            has_choice: outcome.choice.is_some(),
-            is_told: outcome.is_told(),
-        }
+        Self { is_open: outcome.is_open(), has_choice: outcome.choice.is_some(), is_told: outcome.is_told() }
     }
 }
 

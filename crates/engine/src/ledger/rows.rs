@@ -119,9 +119,8 @@ impl Ledger {
         let mut seated = Vec::with_capacity(fresh.len());
         for (place, ix, row) in &fresh {
             // Where the verdict of another row was, of the same place in the order.
-            let seen = |at: u32| {
-                seen_from(row, (&self.order[at as usize], &self.verdicts[at as usize]), symbols)
-            };
+            let seen =
+                |at: u32| seen_from(row, (&self.order[at as usize], &self.verdicts[at as usize]), symbols);
             while let Some(before) = left.next_if(|position| seen(*position).is_lt()) {
                 self.gone.push(before);
             }
@@ -137,21 +136,27 @@ impl Ledger {
         }
         self.gone.extend(left);
         book.line_up(&seated, demand, symbols);
-        let restamped: Set<StampIx> =
-            gone.iter().map(|planned| planned.stamp).chain(fresh.iter().map(|(.., row)| row.stamp)).collect();
-        // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first. Of
-        // two rows with one stamp, one may have gone.
-        let today = book.planned.iter().map(|planned| planned.stamp).filter(|stamp| restamped.contains(stamp));
-        self.claims.live.extend(today.map(|stamp| (cluster, stamp)));
-        if !restamped.is_empty() {
+        if !fresh.is_empty() || !gone.is_empty() {
             self.claims.forget_stock(cluster);
         }
-        if !begins {
-            let pools = restamped.iter().flat_map(|stamp| fleet.pools.own_bound(cluster, *stamp));
-            let news = |pool: &PoolIx| (cluster, News { class: fleet.class_of(*pool), more: true });
-            self.news.extend(pools.map(news));
+        if begins {
+            self.claims.live.extend(book.planned.iter().map(|planned| (cluster, planned.stamp)));
+            return fresh.is_empty();
         }
-        restamped.is_empty()
+        let restamped: Set<StampIx> =
+            gone.iter().map(|planned| planned.stamp).chain(fresh.iter().map(|(.., row)| row.stamp)).collect();
+        if restamped.is_empty() {
+            return true;
+        }
+        // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first. Of
+        // two rows with one stamp, one may have gone.
+        let today =
+            book.planned.iter().map(|planned| planned.stamp).filter(|stamp| restamped.contains(stamp));
+        self.claims.live.extend(today.map(|stamp| (cluster, stamp)));
+        let pools = restamped.iter().flat_map(|stamp| fleet.pools.own_bound(cluster, *stamp));
+        let news = |pool: &PoolIx| (cluster, News { class: fleet.class_of(*pool), more: true });
+        self.news.extend(pools.map(news));
+        false
     }
 
     /// Takes rows out of the book of a cluster. Gives the places of their verdicts in ascending order.

@@ -28,6 +28,12 @@ fn what_a_moving_gang_gave_up_is_told_when_it_stays() {
     sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/moving"));
 }
 
+/// Who rested and is woken late, when the machine that it had is free for all, sees it though no Need saw its class before.
+#[test]
+fn who_is_woken_late_sees_classes_that_are_new() {
+    sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/woken-late"));
+}
+
 /// Rows that are compiled anew, since a label key is new, are told apart by their versions as ever: whether gangs fold is asked
 /// again of those that changed.
 #[test]
