@@ -24,12 +24,12 @@ pub(super) struct Entry {
     /// What it wanted last, and the least that a machine of it had to have.
     aggregate: Lanes,
     min_unit: Lanes,
-    leeway: Known,
+    leeway: Room,
 }
 
-/// What is known of how much else a row may want.
+/// How much else a row may want.
 #[derive(Debug)]
-enum Known {
+enum Room {
     Unasked,
     /// It has its outcome only for what it wanted.
     Exact,
@@ -49,7 +49,7 @@ impl Entry {
             outcome: Outcome::default(),
             aggregate: row.aggregate.clone(),
             min_unit: row.min_unit.clone(),
-            leeway: Known::Unasked,
+            leeway: Room::Unasked,
         }
     }
 
@@ -62,14 +62,14 @@ impl Entry {
     pub(super) fn stands(&mut self, row: &Row, fleet: &Fleet) -> bool {
         if row.min_unit != self.min_unit {
             self.min_unit.clone_from(&row.min_unit);
-            self.leeway = Known::Exact;
+            self.leeway = Room::Exact;
         }
-        if matches!(self.leeway, Known::Unasked) {
+        if matches!(self.leeway, Room::Unasked) {
             let leeway = self.outcome.leeway(fleet, row, &self.aggregate);
-            self.leeway = leeway.map_or(Known::Exact, |leeway| Known::Within(Box::new(leeway)));
+            self.leeway = leeway.map_or(Room::Exact, |leeway| Room::Within(Box::new(leeway)));
         }
         self.aggregate.clone_from(&row.aggregate);
-        matches!(&self.leeway, Known::Within(leeway) if leeway.allows(&row.aggregate))
+        matches!(&self.leeway, Room::Within(leeway) if leeway.allows(&row.aggregate))
     }
 
     /// Whether the row at its place in the table is the one that it was, though it may want something else. One that went
@@ -186,7 +186,7 @@ impl Book {
     pub(super) fn take(&mut self, at: u32, outcome: Outcome) -> bool {
         let kind = Kind::of(&outcome);
         let entry = &mut self.entries[at as usize];
-        (entry.outcome, entry.leeway) = (outcome, Known::Unasked);
+        (entry.outcome, entry.leeway) = (outcome, Room::Unasked);
         std::mem::replace(&mut self.kinds[at as usize], kind) != kind
     }
 
