@@ -171,16 +171,18 @@ impl Plan {
         for set in &wants.sets {
             let stands = |shifted| !may_move(shifted, set, fleet, demand, matching);
             let known = set.way.filter(|_| shifted.is_some_and(stands));
-            match known {
-                Some(Way::Whole) if !set.shared => plan.rows.push(set.fold),
-                Some(Way::Apart) => plan.rows.extend(&set.gangs),
-                _ => {
-                    let way = plan.sort(set, &mut parts, fleet, demand, reach, (symbols, matching));
-                    plan.ways.push(way);
-                    continue;
+            let way = match known {
+                Some(Way::Whole) if !set.shared => {
+                    plan.rows.push(set.fold);
+                    Way::Whole
                 }
-            }
-            plan.ways.extend(known);
+                Some(Way::Apart) => {
+                    plan.rows.extend(&set.gangs);
+                    Way::Apart
+                }
+                _ => plan.sort(set, &mut parts, fleet, demand, reach, (symbols, matching)),
+            };
+            plan.ways.push(way);
         }
         for mut gangs in parts.into_values() {
             gangs.sort_by_key(|row| (row.arrival, row.need.profile.fingerprint(), row.need.group.clone()));

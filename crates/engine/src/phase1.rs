@@ -16,8 +16,6 @@ mod terrain;
 pub(crate) mod trim;
 mod turns;
 
-use std::borrow::Cow;
-
 use bigfleet_types::{MachineState, Precedence};
 
 pub(crate) use self::gang::{Choice, Told};
@@ -405,8 +403,7 @@ impl Outcome {
         if !matches!(self.minds(), Some(Minds::Nothing | Minds::More)) {
             return None;
         }
-        let worths: Vec<_> = self.credited.iter().map(|slot| row.worth(fleet.capacity(*slot))).collect();
-        Leeway::of(wanted, worths.iter().map(Cow::as_ref))
+        Leeway::of(wanted, self.credited.iter().map(|slot| row.worth(fleet.capacity(*slot))))
     }
 
     /// What the row minds of what becomes of the machines of its cluster that it could use; `None`: all.

@@ -87,7 +87,9 @@ impl Entry {
 pub(super) struct Planned {
     pub(super) ix: RowIx,
     pub(super) at: u32,
+    /// The one of which all is known.
     pub(super) version: u64,
+    /// As in its entry, which is seldom at hand.
     pub(super) stamp: StampIx,
 }
 

@@ -113,6 +113,9 @@ impl Ledger {
             book.planned.push(stays.unwrap_or_else(new));
         }
         gone.extend(known.into_values());
+        if gone.is_empty() && fresh.is_empty() {
+            return true;
+        }
         let mut left = self.take_out(cluster, &gone, fleet).into_iter().peekable();
         let book = &mut self.books[cluster.at()];
         fresh.sort_unstable_by(|(.., a), (.., b)| compare(symbols, a, b));
@@ -136,18 +139,13 @@ impl Ledger {
         }
         self.gone.extend(left);
         book.line_up(&seated, demand, symbols);
-        if !fresh.is_empty() || !gone.is_empty() {
-            self.claims.forget_stock(cluster);
-        }
+        self.claims.forget_stock(cluster);
         if begins {
             self.claims.live.extend(book.planned.iter().map(|planned| (cluster, planned.stamp)));
-            return fresh.is_empty();
+            return false;
         }
         let restamped: Set<StampIx> =
             gone.iter().map(|planned| planned.stamp).chain(fresh.iter().map(|(.., row)| row.stamp)).collect();
-        if restamped.is_empty() {
-            return true;
-        }
         // Whose machines are named by a stamp of today may be others than before, and so may be who finds them first. Of
         // two rows with one stamp, one may have gone.
         let today =
@@ -161,6 +159,9 @@ impl Ledger {
 
     /// Takes rows out of the book of a cluster. Gives the places of their verdicts in ascending order.
     fn take_out(&mut self, cluster: ClusterIx, gone: &[Planned], fleet: &Fleet) -> Vec<u32> {
+        if gone.is_empty() {
+            return Vec::new();
+        }
         let book = &mut self.books[cluster.at()];
         let mut positions = Vec::with_capacity(gone.len());
         for planned in gone {
@@ -172,10 +173,8 @@ impl Ledger {
             self.news.extend(left.map(|class| (cluster, News { class, more: true })));
             self.touched.extend(outcome.once_acquired().map(|slot| fleet.class(slot)));
         }
-        if !gone.is_empty() {
-            book.leave_line(gone.iter().map(|planned| planned.at).collect());
-            self.rekinded.push(cluster);
-        }
+        book.leave_line(gone.iter().map(|planned| planned.at).collect());
+        self.rekinded.push(cluster);
         positions.sort_unstable();
         positions
     }

@@ -1,5 +1,7 @@
 //! How much else a row may want and take the same machines.
 
+use std::ops::Deref;
+
 use smallvec::SmallVec;
 
 use crate::lanes::Lanes;
@@ -11,14 +13,16 @@ pub(crate) struct Leeway(SmallVec<[(i64, i64); 4]>);
 
 impl Leeway {
     /// That of a row which wants so much, and takes machines of these capacities, in this order. `None`: they do not cover it.
-    pub(crate) fn of<'w>(wanted: &Lanes, machines: impl Iterator<Item = &'w Lanes>) -> Option<Self> {
+    pub(crate) fn of(
+        wanted: &Lanes,
+        machines: impl Iterator<Item = impl Deref<Target = Lanes>>,
+    ) -> Option<Self> {
         // Nothing is covered before the first machine but what is not wanted.
         let mut bounds: SmallVec<[_; 4]> =
             wanted.amounts().iter().map(|amount| if *amount > 0 { (0, i64::MAX) } else { (-1, 0) }).collect();
         let mut taken = Lanes::default();
-        let mut is_covered = wanted.is_zero();
         for machine in machines {
-            taken.add(machine);
+            taken.add(&machine);
             for lane in wanted.positive() {
                 let (more_than, at_most) = &mut bounds[lane];
                 if taken.get(lane) < wanted.get(lane) {
@@ -27,9 +31,8 @@ impl Leeway {
                     *at_most = taken.get(lane).min(*at_most);
                 }
             }
-            is_covered = taken.covers(wanted);
         }
-        is_covered.then_some(Self(bounds))
+        taken.covers(wanted).then_some(Self(bounds))
     }
 
     /// Whether a row that wants so much takes the same machines.
@@ -74,8 +77,9 @@ mod tests {
     #[test]
     fn what_is_not_covered_has_no_leeway() {
         assert!(Leeway::of(&lanes(&[9, 17]), [lanes(&[8, 32])].iter()).is_none());
-        assert!(Leeway::of(&lanes(&[1]), std::iter::empty()).is_none());
-        let nothing = Leeway::of(&lanes(&[]), std::iter::empty()).expect("nothing is covered by nothing");
+        assert!(Leeway::of(&lanes(&[1]), std::iter::empty::<&Lanes>()).is_none());
+        let nothing =
+            Leeway::of(&lanes(&[]), std::iter::empty::<&Lanes>()).expect("nothing is covered by nothing");
         assert!(nothing.allows(&lanes(&[0])) && !nothing.allows(&lanes(&[1])));
     }
 
