@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::ahead;
 use crate::class::ClassIx;
 use crate::demand::RowIx;
 use crate::fleet::Fleet;
@@ -199,6 +200,14 @@ impl Claims {
     /// How many machines of a pool nobody claimed.
     pub(crate) fn free(&self, pool: PoolIx) -> u32 {
         self.free[pool.at()]
+    }
+
+    /// Has what is known of machines brought near.
+    pub(crate) fn fetch(&self, fleet: &Fleet, slots: &[Slot]) {
+        for slot in slots {
+            ahead::fetch(&self.by_slot[slot.at()]);
+            ahead::fetch(&fleet.pool(*slot));
+        }
     }
 
     /// Gives back those of a row's claims that it has still, and names the pools.

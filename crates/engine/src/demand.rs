@@ -1,5 +1,7 @@
 //! The demand table: what each cluster wants, one row per Need, replaced whole.
 
+mod merge;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
@@ -9,6 +11,9 @@ use bigfleet_types::{ClusterId, Fingerprint, Group, Need, NeedKey, Precedence, U
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
+pub(crate) use self::merge::earliest;
+use self::merge::merge;
+use crate::ahead;
 use crate::fold::{Forms, GangSet, Way};
 use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols, index};
 use crate::lanes::Lanes;
@@ -441,6 +446,14 @@ impl Demand {
         self.rows[ix.at()].as_ref()
     }
 
+    /// Has a row brought near.
+    pub(crate) fn fetch(&self, ix: RowIx) {
+        if let Some(row) = self.row(ix) {
+            ahead::fetch(&row.arrival);
+            ahead::fetch(&row.aggregate.is_zero());
+        }
+    }
+
     /// The version of a row: whenever anything about it changes, and when another row takes its place, one that no row had.
     pub(crate) fn version(&self, ix: RowIx) -> u64 {
         self.versions[ix.at()]
@@ -468,33 +481,5 @@ fn compile(need: Arc<Need>, cluster: &ClusterId, symbols: &mut Symbols, matching
         min_unit: symbols.dimensions.lanes(&need.min_unit),
         gangs: None,
         need,
-    }
-}
-
-/// One Need per key: aggregates add up, the larger minimum and the earliest known arrival count.
-fn merge(rows: Vec<Need>) -> Vec<Need> {
-    let mut places: Map<(Fingerprint, Group), usize> = Map::default();
-    let mut merged: Vec<Need> = Vec::with_capacity(rows.len());
-    for row in rows {
-        let key = (row.profile.fingerprint(), row.group.clone());
-        if let Some(place) = places.get(&key) {
-            let first = &mut merged[*place];
-            first.aggregate = first.aggregate.add(&row.aggregate);
-            first.min_unit = first.min_unit.max(&row.min_unit);
-            first.arrival = earliest(first.arrival, row.arrival);
-        } else {
-            places.insert(key, merged.len());
-            merged.push(row);
-        }
-    }
-    merged
-}
-
-/// The earlier of two arrivals; 0 and none mean that it is not known.
-pub(crate) fn earliest(a: Option<UnixNanos>, b: Option<UnixNanos>) -> Option<UnixNanos> {
-    let known = |arrival: Option<UnixNanos>| arrival.filter(|arrival| arrival.0 != 0);
-    match (known(a), known(b)) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a_known, b_known) => a_known.or(b_known).or(a).or(b),
     }
 }

@@ -78,6 +78,7 @@ impl Engine {
 
     /// Takes one change. Every event is total: what it names need not be known before.
     pub fn apply(&mut self, event: Event) {
+        self.ledger.discard();
         match event {
             Event::Machine { machine, facts } => self.fleet.upsert(&machine, &facts, &mut self.symbols),
             Event::Removed(id) => self.fleet.remove(&id),
@@ -211,7 +212,7 @@ impl Engine {
             let verdict = judge.of(&mut pass, row, &outcome);
             (seat, row, outcome, verdict)
         });
-        ledger.record(found, demand, symbols);
+        ledger.record(found, symbols);
         ledger.refresh(demand);
         (ledger.claims, ledger.lookout) = pass.into_parts();
         ledger.lookout.tidy();

@@ -22,13 +22,39 @@ pub(crate) struct GangSet {
     /// By arrival and group.
     pub(crate) gangs: Box<[RowIx]>,
     /// What machines bound for each of them are stamped with.
-    pub(crate) stamps: Box<[StampIx]>,
+    pub(crate) stamps: Stamps,
     /// What they become if all of them fold.
     pub(crate) fold: RowIx,
     /// Gangs of another profile fold into the same row.
     pub(crate) shared: bool,
     /// How they folded last; `None`: they are not as they were then.
     pub(crate) way: Option<Way>,
+}
+
+/// A few stamps, and what most others are seen by not to be among them: those lie elsewhere.
+#[derive(Debug)]
+pub(crate) struct Stamps {
+    all: Box<[StampIx]>,
+    /// The bits of all of them.
+    bits: u64,
+}
+
+impl FromIterator<StampIx> for Stamps {
+    fn from_iter<I: IntoIterator<Item = StampIx>>(stamps: I) -> Self {
+        let all: Box<[StampIx]> = stamps.into_iter().collect();
+        let bits = all.iter().fold(0, |bits, stamp| bits | Self::bit(*stamp));
+        Self { all, bits }
+    }
+}
+
+impl Stamps {
+    fn bit(stamp: StampIx) -> u64 {
+        1 << (stamp.at() % 64)
+    }
+
+    fn has(&self, stamp: StampIx) -> bool {
+        self.bits & Self::bit(stamp) != 0 && self.all.contains(&stamp)
+    }
 }
 
 /// How a set of gangs folds.
@@ -125,7 +151,7 @@ fn may_move(
     shifted.iter().any(|(_, class, stamp)| {
         let is_large =
             || first().is_some_and(|first| fleet.classes.capacity(*class).covers(&first.aggregate));
-        set.stamps.contains(stamp) || matching.matches(set.profile, *class) && is_large()
+        set.stamps.has(*stamp) || matching.matches(set.profile, *class) && is_large()
     })
 }
 
@@ -207,7 +233,7 @@ impl Plan {
         let fits = reach.holds(fleet, matching, first, fold.stamp);
         let folds = |row: &Row| fits && keeps_whole(fleet, row);
         // Nearly always, and found without a look at the gangs.
-        let unstamped = || set.stamps.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
+        let unstamped = || set.stamps.all.iter().all(|stamp| !fleet.pools.is_stamped(*stamp));
         if fits && !set.shared && (unstamped() || rows().all(|(_, row)| folds(row))) {
             self.rows.push(set.fold);
             return Way::Whole;

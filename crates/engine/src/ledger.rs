@@ -9,26 +9,29 @@
 
 mod book;
 mod record;
+mod rest;
 mod rows;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bigfleet_types::{Precedence, UnixNanos};
+use bigfleet_types::{Need, Precedence, UnixNanos};
 
-use self::book::{Book, Entry};
+pub(crate) use self::book::Book;
+use self::book::{Brief, Entry};
+pub(crate) use self::rest::{Minds, News, Rest, Resting, Round, Woken, time};
 use crate::changes::Changes;
 use crate::claims::Claims;
 use crate::class::ClassIx;
 use crate::decision::{Shared, Verdict};
-use crate::demand::{Demand, Row};
+use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
 use crate::fold::{Reach, Shifted};
 use crate::intern::{ClusterIx, Map, StampIx, Symbols};
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{First, Known, Listener, Lookout, Minds, News, Outcome, Rest, Resting, Turn, Turns};
+use crate::phase1::{Known, Listener, Lookout, Outcome, Turn, Turns};
 use crate::phase2::Taken;
 use crate::phase3::{self, Excess, Holds};
 use crate::place::{Binding, Drain, Place};
@@ -82,7 +85,9 @@ pub(crate) struct Ledger {
     /// What became of bound machines.
     news: Vec<(ClusterIx, News)>,
     /// Rows that want something else, and yet keep what they have.
-    standing: Vec<Seat>,
+    standing: Vec<(Seat, RowIx)>,
+    /// Needs that verdicts do not tell of any more. To free them is no work for a decision.
+    replaced: Vec<Arc<Need>>,
     /// Clusters with rows of another kind than before. Perhaps repeatedly.
     rekinded: Vec<ClusterIx>,
 }
@@ -213,11 +218,11 @@ impl Ledger {
         self.claims.release_counted(fleet);
         changes.stirred.iter().for_each(|cluster| self.claims.forget_stock(*cluster));
         for cluster in &self.open {
-            let Book { line, kinds, entries, .. } = &self.books[cluster.at()];
-            for at in line.iter().filter(|at| kinds[**at as usize].is_open) {
-                let entry = &entries[*at as usize];
+            let Book { line, briefs, entries, .. } = &self.books[cluster.at()];
+            for at in line.iter().filter(|at| briefs[**at as usize].kind.is_open) {
+                let (ix, outcome) = (briefs[*at as usize].ix, &entries[*at as usize].outcome);
                 let note = |pool| self.lookout.note(&fleet.pools, pool);
-                self.claims.release(fleet, entry.ix, &entry.outcome.acquired, note);
+                self.claims.release(fleet, ix, &outcome.acquired, note);
             }
         }
         Stirred { clusters, changed }
@@ -245,52 +250,64 @@ impl Ledger {
             let from = self.moved.partition_point(|(other, _)| *other < cluster);
             let to = self.moved.partition_point(|(other, _)| *other <= cluster);
             let (moved, has_news) = (&self.moved[from..to], rest.has_news(cluster));
-            let Book { line, entries, .. } = &mut self.books[cluster.at()];
+            let Book { line, briefs, entries, .. } = &mut self.books[cluster.at()];
+            let (mut resting, mut turning) = (Vec::with_capacity(line.len()), Vec::new());
             // The rows of a line are in order, so their places in it stand for all that tells equals apart.
             for (place, at) in (0..).zip(&*line) {
-                let entry = &mut entries[*at as usize];
-                let (order, seat) = (entry.order(rank, place), Seat { cluster, at: *at });
-                // Whoever rests may be woken, and be asked then what it matches.
-                matching.look(entry.profile, &fleet.classes);
+                let Brief { ix, stamp, profile, minds, .. } = briefs[*at as usize];
                 let may_rest = |minds: &Minds| {
-                    moved.binary_search(&(cluster, entry.stamp)).is_err()
-                        && !(has_news && rest.concerns(cluster, *minds, matching.bits(entry.profile)))
+                    let has_moved = || moved.binary_search(&(cluster, stamp)).is_ok();
+                    let mut concerns = || {
+                        matching.look(profile, &fleet.classes);
+                        rest.concerns(cluster, *minds, matching.bits(profile))
+                    };
+                    !(has_moved() || has_news && concerns())
                 };
-                let minds = entry.outcome.minds().filter(may_rest);
-                if let (Some(minds), First::Of(own)) = (minds, &entry.outcome.first) {
-                    let (ix, profile, own) = (entry.ix, entry.profile, *own);
-                    let credited = std::mem::take(&mut entry.outcome.credited);
-                    rest.add(Resting { order, seat, ix, profile, credited, own, minds });
-                } else if let Some(row) = demand.row(entry.ix) {
-                    let outcome = std::mem::take(&mut entry.outcome);
-                    self.claims.release(fleet, entry.ix, &outcome.credited, |_| ());
-                    let acquired = outcome.once_acquired().collect();
-                    let (had, first) = (outcome.credited, outcome.first);
-                    turns.push(Turn { order, seat, ix: entry.ix, row, known: None, had, first, acquired });
+                if let Some(minds) = minds.filter(may_rest) {
+                    resting.push(Resting { ix, profile, minds, at: *at, place });
+                } else {
+                    entries[*at as usize].fetch();
+                    demand.fetch(ix);
+                    turning.push((place, *at, ix));
                 }
+            }
+            for (_, at, _) in &turning {
+                self.claims.fetch(fleet, &entries[*at as usize].outcome.credited);
+            }
+            for (place, at, ix) in turning {
+                let Some(row) = demand.row(ix) else { continue };
+                let entry = &mut entries[at as usize];
+                let (order, seat) = (entry.order(rank, place), Seat { cluster, at });
+                let outcome = std::mem::take(&mut entry.outcome);
+                self.claims.release(fleet, ix, &outcome.credited, |_| ());
+                let acquired = outcome.once_acquired().collect();
+                let (had, first) = (outcome.credited, outcome.first);
+                turns.push(Turn { order, seat, ix, row, known: None, had, first, acquired });
+            }
+            if !resting.is_empty() {
+                rest.add(cluster, rank, resting);
             }
         }
         for cluster in self.open.iter().filter(|cluster| stirred.clusters.binary_search(cluster).is_err()) {
             let rank = symbols.rank(*cluster);
-            let Book { line, entries, kinds, .. } = &mut self.books[cluster.at()];
-            for (place, at) in (0..).zip(&*line).filter(|(_, at)| kinds[**at as usize].is_open) {
-                let entry = &mut entries[*at as usize];
+            let Book { line, briefs, entries, .. } = &mut self.books[cluster.at()];
+            for (place, at) in (0..).zip(&*line).filter(|(_, at)| briefs[**at as usize].kind.is_open) {
+                let (ix, entry) = (briefs[*at as usize].ix, &mut entries[*at as usize]);
                 let (order, seat) = (entry.order(rank, place), Seat { cluster: *cluster, at: *at });
-                let Some(row) = demand.row(entry.ix) else { continue };
+                let Some(row) = demand.row(ix) else { continue };
                 let Outcome { credited: had, missing, acquired, first, .. } =
                     std::mem::take(&mut entry.outcome);
                 let known = Some(Box::new(Known::Missing(missing)));
-                turns.push(Turn { order, seat, ix: entry.ix, row, known, had, first, acquired });
+                turns.push(Turn { order, seat, ix, row, known, had, first, acquired });
             }
         }
+        rest.keep(std::mem::take(&mut self.books));
         (turns, rest)
     }
 
-    /// Takes back those that rested. `turns`: of those that had one.
+    /// Takes the books back. `turns`: of the rows that had one.
     pub(crate) fn rested(&mut self, rest: Rest, turns: &[Turn<'_>]) {
-        for (seat, credited) in rest.into_credited() {
-            self.outcome_mut(seat).credited = credited;
-        }
+        self.books = rest.into_books();
         // Some were woken.
         turns.iter().for_each(|turn| *self.outcome_mut(turn.seat) = Outcome::default());
     }
@@ -321,7 +338,7 @@ impl Ledger {
         self.touched.dedup();
         let mut concerned: Map<ProfileIx, bool> = Map::default();
         for cluster in &self.telling {
-            let Book { entries, told, .. } = &mut self.books[cluster.at()];
+            let Book { briefs, entries, told, .. } = &mut self.books[cluster.at()];
             for (at, profile) in told {
                 let concerned = *concerned.entry(*profile).or_insert_with(|| {
                     matching.look(*profile, &fleet.classes);
@@ -331,8 +348,8 @@ impl Ledger {
                     continue;
                 }
                 // Those that had a turn, or are no more, have no choice now.
-                let Entry { ix, outcome, .. } = &mut entries[*at as usize];
-                if let Some(row) = demand.row(*ix)
+                let Entry { outcome, .. } = &mut entries[*at as usize];
+                if let Some(row) = demand.row(briefs[*at as usize].ix)
                     && let Some(choice) = outcome.choice.take()
                 {
                     let (seat, early) = (Seat { cluster: *cluster, at: *at }, outcome.early);
@@ -354,6 +371,11 @@ impl Ledger {
             }
         }
         told
+    }
+
+    /// Frees what the last decision replaced.
+    pub(crate) fn discard(&mut self) {
+        self.replaced.clear();
     }
 
     /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.

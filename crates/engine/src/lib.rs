@@ -5,6 +5,7 @@
 //! no randomness; what a caller applies and the time it hands in are all that a decision depends on, and neither the
 //! order of arrival nor the number of restarts changes it.
 
+mod ahead;
 mod bits;
 mod changes;
 mod claims;

@@ -25,7 +25,8 @@ pub(crate) struct Lines {
     by_owner: Map<Owner, Box<[Standing]>>,
     /// Those that are out of order. Perhaps repeatedly.
     dirty: Vec<Owner>,
-    keyed: Vec<(KeepKey, u32, Standing)>,
+    keyed: Vec<(KeepKey, PoolIx)>,
+    line: Vec<Standing>,
 }
 
 impl Lines {
@@ -53,25 +54,36 @@ impl Lines {
         self.dirty.sort_unstable();
         self.dirty.dedup();
         for owner in self.dirty.drain(..) {
-            self.keyed.clear();
-            for ix in pools(owner) {
+            let keyed = pools(owner).iter().filter_map(|ix| {
                 let (of, place) = (pool(*ix), places.get(pool(*ix).place));
-                if !place.is_creditable() {
-                    continue;
+                let key = || keep_key(place, classes.get(of.class).traits.price);
+                place.is_creditable().then(|| (key(), *ix))
+            });
+            self.keyed.clear();
+            self.keyed.extend(keyed);
+            self.keyed.sort_unstable();
+            self.line.clear();
+            for equals in self.keyed.chunk_by(|a, b| a.0 == b.0) {
+                let start = self.line.len();
+                for (_, ix) in equals {
+                    let (class, members) = (pool(*ix).class, pool(*ix).members().iter());
+                    let capacity = classes.get(class).capacity;
+                    self.line.extend(members.map(|slot| Standing {
+                        slot: *slot,
+                        pool: *ix,
+                        class,
+                        capacity,
+                    }));
                 }
-                let class = classes.get(of.class);
-                let key = keep_key(place, class.traits.price);
-                self.keyed.extend(of.members().iter().map(|slot| {
-                    let standing =
-                        Standing { slot: *slot, pool: *ix, class: of.class, capacity: class.capacity };
-                    (key, rank[slot.at()], standing)
-                }));
+                // Each pool is in order.
+                if equals.len() > 1 {
+                    self.line[start..].sort_by_key(|standing| rank[standing.slot.at()]);
+                }
             }
-            self.keyed.sort_unstable_by_key(|(key, rank, _)| (*key, *rank));
-            if self.keyed.is_empty() {
+            if self.line.is_empty() {
                 self.by_owner.remove(&owner);
             } else {
-                self.by_owner.insert(owner, self.keyed.iter().map(|(.., standing)| *standing).collect());
+                self.by_owner.insert(owner, self.line.as_slice().into());
             }
         }
     }

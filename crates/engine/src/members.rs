@@ -43,8 +43,6 @@ pub(crate) struct Pool {
     dirty: bool,
     /// Some member left since the last settling.
     shrunk: bool,
-    /// Of some Configured member it may be known since when it is excess.
-    pub(crate) clocks: bool,
 }
 
 impl Pool {
@@ -98,6 +96,8 @@ pub(crate) struct Pools {
     /// By stamp: how many pools of any cluster are stamped, or created, so. Most gangs have none.
     stamped: Vec<u32>,
     dirty: Vec<PoolIx>,
+    /// By pool: of some Configured member it may be known since when it is excess.
+    clocks: Vec<bool>,
     lines: Lines,
     /// Pools brought in order since somebody asked.
     settled: Vec<PoolIx>,
@@ -190,7 +190,12 @@ impl Pools {
 
     /// Says whether clocks of excess may run in a pool.
     pub(crate) fn set_clocks(&mut self, ix: PoolIx, clocks: bool) {
-        self.all[ix.at()].clocks = clocks;
+        self.clocks[ix.at()] = clocks;
+    }
+
+    /// Whether clocks of excess may run in a pool.
+    pub(crate) fn has_clocks(&self, ix: PoolIx) -> bool {
+        self.clocks[ix.at()]
     }
 
     /// Notes that a member is leaving.
@@ -210,15 +215,8 @@ impl Pools {
     }
 
     fn open(&mut self, class: ClassIx, place: PlaceIx, places: &Places) -> PoolIx {
-        let mut pool = Pool {
-            class,
-            place,
-            members: SmallVec::new(),
-            listed: [0; 2],
-            dirty: false,
-            shrunk: false,
-            clocks: false,
-        };
+        let mut pool =
+            Pool { class, place, members: SmallVec::new(), listed: [0; 2], dirty: false, shrunk: false };
         let ix = self.free.pop().unwrap_or_else(|| PoolIx::new(self.all.len()));
         self.count_stamp(places.get(place), 1);
         for (which, listing) in Listing::of(places.get(place)).into_iter().enumerate() {
@@ -230,8 +228,10 @@ impl Pools {
         }
         if ix.at() == self.all.len() {
             self.all.push(pool);
+            self.clocks.push(false);
         } else {
             self.all[ix.at()] = pool;
+            self.clocks[ix.at()] = false;
         }
         if let Some(tier) = tier(place) {
             if class.at() >= self.free_of.len() {

@@ -7,6 +7,8 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use smallvec::SmallVec;
+
 use crate::claims::{Claim, Claims, Few, Stock};
 use crate::class::{ClassIx, Classes};
 use crate::cost::AcquireKey;
@@ -14,10 +16,11 @@ use crate::demand::{Demand, Row, RowIx};
 use crate::fleet::Fleet;
 use crate::intern::{ClusterIx, KeyIx, Map, Symbols, ValueIx};
 use crate::lanes::{LaneSet, Lanes};
+use crate::ledger::{Minds, News, Rest, Resting};
 use crate::lines::Standing;
 use crate::matching::{Matching, ProfileIx};
 use crate::members::{PoolIx, Slot};
-use crate::phase1::{Lookout, Minds, News, Queue, Rest, SpreadKey, Universe};
+use crate::phase1::{Lookout, Queue, SpreadKey, Universe};
 use crate::place::{Place, PlaceIx};
 
 /// Which free machines.
@@ -147,12 +150,16 @@ impl<'a> Pass<'a> {
     pub(crate) fn wake_behind(&mut self, row: &Row) {
         let Self { fleet, matching, rest, claims, .. } = self;
         let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
-        rest.wake_behind(row, |a, b| matching.overlap(a, b), give_up);
+        let overlap = |own, other| {
+            matching.look(other, &fleet.classes);
+            matching.overlap(own, other)
+        };
+        rest.wake_behind(row, overlap, give_up);
     }
 
     /// Wakes those that rest behind a row and have machines that are stamped for it.
     pub(crate) fn wake_on_line(&mut self, row: &Row) {
-        let Self { fleet, rest, claims, .. } = self;
+        let Self { fleet, matching, rest, claims, .. } = self;
         if !rest.is_in(row.cluster) {
             return;
         }
@@ -161,7 +168,14 @@ impl<'a> Pass<'a> {
             let claimer = claims.by_slot[standing.slot.at()].row();
             if claimer.is_some() && claimer != last {
                 let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
-                rest.wake(row.cluster, |resting| Some(resting.ix) == claimer, give_up);
+                let is_it = |resting: &Resting| {
+                    let is_it = Some(resting.ix) == claimer;
+                    if is_it {
+                        matching.look(resting.profile, &fleet.classes);
+                    }
+                    is_it
+                };
+                rest.wake(row.cluster, is_it, give_up);
                 last = claimer;
             }
         }
@@ -172,7 +186,10 @@ impl<'a> Pass<'a> {
         if before == now || !self.rest.is_in(row.cluster) {
             return;
         }
-        let mut had = before.to_vec();
+        // Mostly it is the last ones that are others.
+        let same = before.iter().zip(now).take_while(|(a, b)| a == b).count();
+        let (before, now) = (&before[same..], &now[same..]);
+        let mut had: SmallVec<[Slot; 8]> = before.into();
         had.sort_unstable();
         for slot in now.iter().filter(|slot| had.binary_search(slot).is_err()) {
             self.news(row.cluster, News { class: self.fleet.class(*slot), more: false });
@@ -192,11 +209,13 @@ impl<'a> Pass<'a> {
             return;
         }
         let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
-        rest.wake(
-            cluster,
-            |rest| rest.minds.minds(news.more) && matching.matches(rest.profile, news.class),
-            give_up,
-        );
+        let minds = |resting: &Resting| {
+            resting.minds.minds(news.more) && {
+                matching.look(resting.profile, &fleet.classes);
+                matching.matches(resting.profile, news.class)
+            }
+        };
+        rest.wake(cluster, minds, give_up);
     }
 
     /// Claims machines of a row that rested again. `false`: it has to look anew, for somebody has taken one, or something

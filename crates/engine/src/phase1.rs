@@ -9,7 +9,6 @@ mod gang;
 mod leeway;
 mod lookout;
 mod queue;
-mod rest;
 mod spread;
 mod tell;
 mod terrain;
@@ -22,14 +21,13 @@ pub(crate) use self::gang::{Choice, Told};
 pub(crate) use self::leeway::Leeway;
 pub(crate) use self::lookout::Lookout;
 pub(crate) use self::queue::Queue;
-pub(crate) use self::rest::{Minds, News, Rest, Resting};
-use self::rest::{Round, time};
 pub(crate) use self::spread::{Key as SpreadKey, Spread, Universe};
 pub(crate) use self::tell::{Listener, retell};
 pub(crate) use self::turns::{Known, Order, Turn, Turns};
 use crate::demand::Row;
 use crate::fleet::Fleet;
 use crate::lanes::Lanes;
+use crate::ledger::{Minds, Round, time};
 use crate::members::{PoolIx, Slot};
 use crate::pass::Pass;
 
@@ -65,7 +63,7 @@ impl Default for First {
 
 impl First {
     /// `credited`: all that the row is credited with.
-    fn of<'s>(&'s self, credited: &'s [Slot]) -> &'s [Slot] {
+    pub(crate) fn of<'s>(&'s self, credited: &'s [Slot]) -> &'s [Slot] {
         match self {
             Self::Of(number) => &credited[..*number],
             Self::Others(others) => others,
@@ -403,7 +401,10 @@ impl Outcome {
         if !matches!(self.minds(), Some(Minds::Nothing | Minds::More)) {
             return None;
         }
-        Leeway::of(wanted, self.credited.iter().map(|slot| row.worth(fleet.capacity(*slot))))
+        let capacity = |slot: &Slot| fleet.classes.get(fleet.class(*slot)).capacity;
+        let equals = self.credited.chunk_by(|a, b| capacity(a) == capacity(b));
+        let worth = |equals: &[Slot]| row.worth(fleet.classes.amounts(capacity(&equals[0])));
+        Leeway::of(wanted, equals.map(|equals| (worth(equals), equals.len())))
     }
 
     /// What the row minds of what becomes of the machines of its cluster that it could use; `None`: all.

@@ -70,14 +70,14 @@ pub(crate) fn find_excess(
     let mut looked_at = 0;
     for listed in 0..fleet.pools.bound(cluster).len() {
         let ix = fleet.pools.bound(cluster)[listed];
-        let pool = fleet.pools.get(ix);
-        if !pool.clocks && (!spoken || claims.free(ix) == 0) {
+        if !fleet.pools.has_clocks(ix) && (!spoken || claims.free(ix) == 0) {
             continue;
         }
         if matches!(fleet.place(ix), Place::Bound(binding) if binding.configuring) {
             continue;
         }
         let mut clocks = false;
+        let pool = fleet.pools.get(ix);
         looked_at += pool.members().len() as u64;
         for at in 0..pool.members().len() {
             let slot = fleet.pools.get(ix).members()[at];

@@ -1,6 +1,8 @@
 //! One verdict per Need: what it got, what it lacks and why.
 
-use bigfleet_types::MachineState;
+use std::sync::Arc;
+
+use bigfleet_types::{MachineState, Need};
 
 use crate::decision::{
     Candidate, Gangs, MatchingSupply, Preemption, SameVerdict, Shortfall, UnmetReason, Verdict,
@@ -80,16 +82,17 @@ impl Judge {
 }
 
 /// Brings the verdict of a row up to date that wants something else and is satisfied by what it had. One that is not had a
-/// turn all the same, and a verdict since.
-pub(crate) fn renew(verdict: &mut Verdict, row: &Row) {
+/// turn all the same, and a verdict since. Gives what is not needed any more.
+pub(crate) fn renew(verdict: &mut Verdict, row: &Row) -> Option<Arc<Need>> {
     if !verdict.satisfied {
-        return;
+        return None;
     }
-    verdict.need = row.need.clone();
+    let before = std::mem::replace(&mut verdict.need, row.need.clone());
     if let Some(needs) = &row.gangs {
         verdict.gangs.satisfied = needs.len();
         verdict.gangs.needs = Some(needs.clone());
     }
+    Some(before)
 }
 
 /// The first reason that holds.

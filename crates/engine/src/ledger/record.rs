@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::book::Book;
 use super::{Ledger, Seat, Spot, set};
+use crate::ahead;
 use crate::decision::Verdict;
 use crate::demand::{Demand, Row};
 use crate::intern::Symbols;
@@ -17,13 +17,12 @@ impl Ledger {
     pub(crate) fn record<'a>(
         &mut self,
         found: impl Iterator<Item = (Seat, &'a Row, Outcome, Verdict)>,
-        demand: &Demand,
         symbols: &Symbols,
     ) {
         let mut fresh: Vec<(Seat, &Row, Arc<Verdict>)> = Vec::new();
         for (seat, row, outcome, verdict) in found {
             let book = &mut self.books[seat.cluster.at()];
-            if book.take(seat.at, outcome) {
+            if book.take(seat.at, row, outcome) {
                 self.rekinded.push(seat.cluster);
             }
             match book.positions[seat.at as usize] {
@@ -44,7 +43,7 @@ impl Ledger {
         self.rekinded.dedup();
         for cluster in self.rekinded.drain(..) {
             let book = &mut self.books[cluster.at()];
-            book.find_told(demand);
+            book.find_told();
             let open = book.kinds().any(|kind| kind.is_open);
             let entangled = book.kinds().any(|kind| kind.is_open && kind.has_choice);
             let telling = !book.told.is_empty();
@@ -57,15 +56,21 @@ impl Ledger {
     /// Says of rows that want something else, and yet keep what they have, what they want now. Call it when all others
     /// are recorded.
     pub(crate) fn refresh(&mut self, demand: &Demand) {
-        for Seat { cluster, at } in self.standing.drain(..) {
-            let Book { entries, positions, .. } = &self.books[cluster.at()];
-            if let Some(row) = demand.row(entries[at as usize].ix)
-                && let Some(position) = positions[at as usize]
-            {
-                let verdicts = Arc::make_mut(&mut self.verdicts.0);
-                verdict::renew(Arc::make_mut(&mut verdicts[position as usize]), row);
+        let verdicts = Arc::make_mut(&mut self.verdicts.0);
+        for some in self.standing.chunks(ahead::MANY) {
+            let position = |seat: Seat| self.books[seat.cluster.at()].positions[seat.at as usize];
+            let some = || some.iter().filter_map(|(seat, ix)| Some((position(*seat)?, demand.row(*ix)?)));
+            for (position, row) in some() {
+                ahead::fetch_shared(&row.need);
+                ahead::fetch_shared(&verdicts[position as usize]);
+                ahead::fetch(&verdicts[position as usize].satisfied);
+            }
+            for (position, row) in some() {
+                let verdict = Arc::make_mut(&mut verdicts[position as usize]);
+                self.replaced.extend(verdict::renew(verdict, row));
             }
         }
+        self.standing.clear();
     }
 
     /// Takes out the verdicts that are gone and puts in those of new rows, which are in order.

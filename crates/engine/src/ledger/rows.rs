@@ -1,15 +1,14 @@
 //! Which rows a cluster has after folding, and which of them stand though they want something else.
 
-use super::book::{Book, Entry, Planned};
+use super::book::{Book, Planned};
 use super::record::seen_from;
-use super::{Ledger, Refold, Seat, Stirred};
+use super::{Ledger, News, Refold, Seat, Stirred};
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan};
 use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols};
 use crate::matching::Matching;
 use crate::members::PoolIx;
-use crate::phase1::News;
 
 impl Ledger {
     /// Folds the demand of clusters that changed, and stirs those where not all stands. `false`: the classes have to tell
@@ -66,6 +65,10 @@ impl Ledger {
     ) -> bool {
         let book = &self.books[cluster.at()];
         let are_same = rows.iter().eq(book.planned.iter().map(|planned| &planned.ix));
+        for planned in book.planned.iter().filter(|planned| planned.version != demand.version(planned.ix)) {
+            book.entries[planned.at as usize].fetch();
+            demand.fetch(planned.ix);
+        }
         let mut all_stands = true;
         if !are_same || !book.planned.iter().all(|planned| book.stays(planned, demand)) {
             all_stands = self.enter(cluster, rows, fleet, demand, symbols);
@@ -76,7 +79,7 @@ impl Ledger {
             let Some(row) = demand.row(*ix).filter(|_| now != *version) else { continue };
             *version = now;
             if entries[*at as usize].stands(row, fleet) {
-                self.standing.push(Seat { cluster, at: *at });
+                self.standing.push((Seat { cluster, at: *at }, *ix));
             } else {
                 self.moved.push((cluster, row.stamp));
                 all_stands = false;
@@ -97,22 +100,21 @@ impl Ledger {
     ) -> bool {
         let book = &mut self.books[cluster.at()];
         let begins = book.planned.is_empty();
-        let mut known: Map<RowIx, Planned> =
-            std::mem::take(&mut book.planned).into_iter().map(|planned| (planned.ix, planned)).collect();
-        let mut gone: Vec<Planned> = Vec::new();
+        let (known, mut gone) = align(std::mem::take(&mut book.planned), rows);
         let mut fresh: Vec<(usize, RowIx, &Row)> = Vec::new();
-        for ix in rows {
-            let Some(row) = demand.row(*ix) else { continue };
-            let before = known.remove(ix);
+        for (ix, before) in rows.iter().zip(known) {
             let stays = before.filter(|planned| book.stays(planned, demand));
-            if stays.is_none() {
-                gone.extend(before);
-                fresh.push((book.planned.len(), *ix, row));
+            if let Some(stays) = stays {
+                book.planned.push(stays);
+                continue;
             }
-            let new = || Planned { ix: *ix, at: u32::MAX, version: demand.version(*ix), stamp: row.stamp };
-            book.planned.push(stays.unwrap_or_else(new));
+            gone.extend(before);
+            if let Some(row) = demand.row(*ix) {
+                fresh.push((book.planned.len(), *ix, row));
+                let version = demand.version(*ix);
+                book.planned.push(Planned { ix: *ix, at: u32::MAX, version, stamp: row.stamp });
+            }
         }
-        gone.extend(known.into_values());
         if gone.is_empty() && fresh.is_empty() {
             return true;
         }
@@ -128,7 +130,7 @@ impl Ledger {
                 self.gone.push(before);
             }
             let position = left.next_if(|position| seen(*position).is_eq());
-            let at = book.seat(Entry::new(*ix, row), position);
+            let at = book.seat(*ix, row, position);
             book.planned[*place].at = at;
             if let Some(position) = position {
                 self.order[position as usize].seat = Seat { cluster, at };
@@ -177,5 +179,89 @@ impl Ledger {
         self.rekinded.push(cluster);
         positions.sort_unstable();
         positions
+    }
+}
+
+/// How far apart rows are looked for in a plan that is much like the one before.
+const NEAR: usize = 8;
+
+/// Finds what was planned for each of these rows, and what was for others. Both lists are much in the same order.
+fn align(planned: Vec<Planned>, rows: &[RowIx]) -> (Vec<Option<Planned>>, Vec<Planned>) {
+    let mut found: Vec<Option<Planned>> = Vec::with_capacity(rows.len());
+    let (mut others, mut missed): (Vec<Planned>, Vec<usize>) = Default::default();
+    let mut next = 0;
+    for (place, ix) in rows.iter().enumerate() {
+        let near = &planned[next..planned.len().min(next + NEAR)];
+        if let Some(passed) = near.iter().position(|planned| planned.ix == *ix) {
+            others.extend(&near[..passed]);
+            found.push(Some(near[passed]));
+            next += passed + 1;
+            continue;
+        }
+        found.push(None);
+        missed.push(place);
+        // A row that is not there came; if the next one is not there either, it took the place of another.
+        let comes = rows.get(place + 1).is_none_or(|after| near.iter().any(|planned| planned.ix == *after));
+        if !comes {
+            others.extend(near.first());
+            next += near.len().min(1);
+        }
+    }
+    others.extend(&planned[next..]);
+    if missed.is_empty() || others.is_empty() {
+        return (found, others);
+    }
+    let mut known: Map<RowIx, Planned> = others.into_iter().map(|planned| (planned.ix, planned)).collect();
+    for place in missed {
+        found[place] = known.remove(&rows[place]);
+    }
+    (found, known.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(rows: &[usize]) -> Vec<Planned> {
+        let planned = |(at, row): (u32, &usize)| Planned {
+            ix: RowIx::new(*row),
+            at,
+            version: 0,
+            stamp: StampIx::new(*row),
+        };
+        (0..).zip(rows).map(planned).collect()
+    }
+
+    #[test]
+    fn rows_find_what_was_planned_for_them_wherever_it_stands() {
+        let before: Vec<usize> = (0..40).collect();
+        let without = |gone: &[usize]| before.iter().copied().filter(|row| !gone.contains(row)).collect();
+        let mut cases: Vec<Vec<usize>> = vec![
+            before.clone(),
+            Vec::new(),
+            without(&[0, 7, 8, 39]),
+            before.iter().rev().copied().collect(),
+            before[20..].iter().chain(&before[..20]).copied().collect(),
+            (100..140).collect(),
+        ];
+        for (place, new) in [(0, 1), (3, 1), (20, 3), (40, 12)] {
+            let mut rows: Vec<usize> = without(&[5, 21]);
+            let place = place.min(rows.len());
+            rows.splice(place..place, 100..100 + new);
+            cases.push(rows);
+        }
+        cases.push(before.iter().map(|row| if row % 3 == 0 { row + 100 } else { *row }).collect());
+        for rows in cases {
+            let wanted: Vec<RowIx> = rows.iter().map(|row| RowIx::new(*row)).collect();
+            let (found, others) = align(planned(&before), &wanted);
+            let found: Vec<Option<usize>> =
+                found.iter().map(|planned| planned.map(|planned| planned.ix.at())).collect();
+            let there = |row: &usize| before.contains(row).then_some(*row);
+            assert_eq!(found, rows.iter().map(there).collect::<Vec<_>>(), "{rows:?}");
+            let mut others: Vec<usize> = others.iter().map(|planned| planned.ix.at()).collect();
+            others.sort_unstable();
+            let gone: Vec<usize> = before.iter().copied().filter(|row| !rows.contains(row)).collect();
+            assert_eq!(others, gone, "{rows:?}");
+        }
     }
 }

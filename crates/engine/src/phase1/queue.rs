@@ -51,6 +51,8 @@ pub(crate) struct Queue<K> {
     order: Arc<Order<K>>,
     /// By place of the group. Only those that some walk reached.
     lines: Map<usize, Line>,
+    /// With the places of their groups: what a Need that asks for one machine after the other has no use for.
+    aside: Vec<(usize, (u32, PoolIx))>,
     /// How many of the pools to which something was given back are looked at already.
     read: usize,
 }
@@ -94,7 +96,7 @@ impl Line {
 
 impl<K: Ord> Queue<K> {
     pub(super) fn new(pass: &Pass<'_>, order: Arc<Order<K>>) -> Self {
-        Self { order, lines: Map::default(), read: pass.given_back().len() }
+        Self { order, lines: Map::default(), aside: Vec::new(), read: pass.given_back().len() }
     }
 
     /// Looks again at pools to which something was given back. Call it before each Need. `key`: that of a pool, if it
@@ -159,7 +161,8 @@ impl<K: Ord> Queue<K> {
     }
 
     /// The machine with the smallest id in the first pools of equal keys that have one. `allows` is asked for a class
-    /// of each key, `helps` for each pool.
+    /// of each key, `helps` for each pool. One that does not help is not looked at again before [`Self::end`], which has to
+    /// be called before the next Need asks.
     pub(super) fn first(
         &mut self,
         pass: &mut Pass<'_>,
@@ -178,10 +181,12 @@ impl<K: Ord> Queue<K> {
                 && best.is_none_or(|(rank, _)| bound <= rank)
             {
                 line.order.pop_first();
+                if !helps(pass, pass.fleet.class_of(pool)) {
+                    self.aside.push((position, (bound, pool)));
+                    continue;
+                }
                 opened.push(pool);
-                if helps(pass, pass.fleet.class_of(pool))
-                    && let Some(slot) = pass.head(pool)
-                {
+                if let Some(slot) = pass.head(pool) {
                     let ranked = (pass.fleet.rank(slot), slot);
                     best = Some(best.map_or(ranked, |other| other.min(ranked)));
                 }
@@ -193,5 +198,14 @@ impl<K: Ord> Queue<K> {
             }
         }
         None
+    }
+
+    /// Takes back what did not help a Need, when that asks for no more.
+    pub(super) fn end(&mut self) {
+        for (position, pool) in self.aside.drain(..) {
+            if let Some(line) = self.lines.get_mut(&position) {
+                line.order.insert(pool);
+            }
+        }
     }
 }

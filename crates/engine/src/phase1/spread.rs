@@ -158,6 +158,7 @@ pub(super) fn acquire<'a>(pass: &mut Pass<'a>, row: &Row, work: &mut Work) -> Ve
         work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
         taken.push(slot);
     }
+    candidates.end();
     pass.spread_candidates.insert(key, candidates);
     taken
 }

@@ -122,6 +122,11 @@ pub(super) fn borrow(pass: &mut Pass<'_>, row: &Row, key: KeyIx) -> (Sight, Box<
     (sight, known.unwrap_or_else(|| Box::new(Terrain::survey(pass, row, key))))
 }
 
+/// Whether a row of the same profile sees the same terrain.
+pub(super) fn is_that_of((_, min_unit, lanes): &Sight, row: &Row) -> bool {
+    row.min_unit == *min_unit && row.aggregate.positive().eq(lanes.iter().copied())
+}
+
 /// Keeps the terrain for the gangs that follow.
 pub(super) fn give_back(pass: &mut Pass<'_>, sight: Sight, terrain: Box<Terrain>) {
     pass.lookout.terrains.insert(sight, terrain);
@@ -325,17 +330,16 @@ impl Terrain {
         own: impl ExactSizeIterator<Item = ValueIx>,
         most: usize,
     ) -> bool {
-        self.find_covered(deficit, most + own.len());
-        let same = self.views.get(deficit).is_some_and(|views| views.covered_since <= moment);
+        let same = self.find_covered(deficit, most + own.len()) <= moment;
         let is_same = |value| self.of_value.get(&value).is_none_or(|at| self.domains[*at].since <= moment);
         same && { own }.all(is_same)
     }
 
-    /// Finds the first domains by coverage, unless they are known.
-    fn find_covered(&mut self, deficit: &Lanes, most: usize) {
-        let Some(known) = self.views.get(deficit) else { return };
+    /// Finds the first domains by coverage, unless they are known. Says since when they are the first.
+    fn find_covered(&mut self, deficit: &Lanes, most: usize) -> Moment {
+        let Some(known) = self.views.get(deficit) else { return self.now };
         if known.covered_at == self.now && (known.complete || known.covered.len() >= most) {
-            return;
+            return known.covered_since;
         }
         let most = most.max(known.covered.len());
         let heads = self.views(deficit).filter_map(|(look, view)| {
@@ -353,11 +357,12 @@ impl Terrain {
             heads.extend(rest.map(|next| (per_mille, Reverse(*next))));
         }
         let (complete, now) = (heads.is_empty(), self.now);
-        let Some(views) = self.views.get_mut(deficit) else { return };
+        let Some(views) = self.views.get_mut(deficit) else { return now };
         if views.covered != covered || views.complete != complete {
             (views.covered, views.complete, views.covered_since) = (covered, complete, now);
         }
         views.covered_at = now;
+        views.covered_since
     }
 
     /// The free pools of a domain in the order of acquisition, those of some tiers.

@@ -6,10 +6,9 @@ use std::vec;
 use bigfleet_types::{Precedence, UnixNanos};
 
 use super::First;
-use super::rest::{Minds, Rest, Resting, Round};
 use crate::demand::{Demand, Row, RowIx};
 use crate::lanes::Lanes;
-use crate::ledger::Seat;
+use crate::ledger::{Minds, Rest, Round, Seat, Woken};
 use crate::members::Slot;
 
 /// Where a row stands among all: its precedence, its arrival, the rank of its cluster, its place there.
@@ -70,7 +69,7 @@ impl<'a> Turns<'a> {
     }
 
     fn take_woken(&mut self, rest: &mut Rest) {
-        for (round, Resting { order, seat, ix, credited: had, own, minds, .. }) in rest.take_woken() {
+        for (round, Woken { order, seat, ix, credited: had, own, minds }) in rest.take_woken() {
             let Some(row) = self.demand.row(ix) else { continue };
             let (known, first) = (Some(Box::new(Known::Rested(minds))), First::Of(own));
             let woken = if round == Round::First { &mut self.woken } else { &mut self.late };

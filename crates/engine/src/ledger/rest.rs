@@ -7,14 +7,14 @@
 
 use bigfleet_types::{Precedence, UnixNanos};
 
-use super::turns::{Order, Turn};
+use super::{Book, Seat};
 use crate::bits::ClassBits;
 use crate::class::ClassIx;
 use crate::demand::{Row, RowIx};
 use crate::intern::{ClusterIx, Map, Set};
-use crate::ledger::Seat;
 use crate::matching::ProfileIx;
 use crate::members::Slot;
+use crate::phase1::{Order, Turn};
 
 /// The rounds of a precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,10 +26,10 @@ pub(crate) enum Round {
 }
 
 /// When a row claims.
-pub(super) type Time = (Precedence, Round, UnixNanos, u32, u32);
+pub(crate) type Time = (Precedence, Round, UnixNanos, u32, u32);
 
 /// When the row of this place in the order claims in a round.
-pub(super) fn time((precedence, arrival, cluster, at): Order, round: Round) -> Time {
+pub(crate) fn time((precedence, arrival, cluster, at): Order, round: Round) -> Time {
     (precedence, round, arrival, cluster, at)
 }
 
@@ -55,25 +55,37 @@ impl Minds {
     }
 }
 
-/// Such a row.
-#[derive(Debug)]
+/// Such a row. What it claims stays in its book, which is seldom at hand.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Resting {
+    pub(crate) ix: RowIx,
+    pub(crate) profile: ProfileIx,
+    pub(crate) minds: Minds,
+    /// Its seat.
+    pub(super) at: u32,
+    /// Its place in the line of its cluster.
+    pub(super) place: u32,
+}
+
+/// Those of a cluster.
+#[derive(Debug)]
+struct Dormitory {
+    /// The rank of the cluster.
+    rank: u32,
+    rows: Vec<Resting>,
+}
+
+/// One that does not rest any more.
+#[derive(Debug)]
+pub(crate) struct Woken {
     pub(crate) order: Order,
     pub(crate) seat: Seat,
     pub(crate) ix: RowIx,
-    pub(crate) profile: ProfileIx,
-    /// All that it claims, in the order of the walk.
+    /// All that it claimed, in the order of the walk.
     pub(crate) credited: Vec<Slot>,
     /// So many of them in the first round.
     pub(crate) own: usize,
     pub(crate) minds: Minds,
-}
-
-impl Resting {
-    /// When it claims the last of its machines.
-    fn last(&self) -> Time {
-        time(self.order, if self.own < self.credited.len() { Round::Second } else { Round::First })
-    }
 }
 
 /// In a cluster, machines of a class are in other hands than in the pass before.
@@ -94,7 +106,9 @@ struct Told {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    by_cluster: Map<ClusterIx, Vec<Resting>>,
+    /// Of all clusters, while the pass goes on.
+    books: Vec<Book>,
+    by_cluster: Map<ClusterIx, Dormitory>,
     told: Map<ClusterIx, Told>,
     /// Who claims after this has not claimed yet; `None`: nobody has.
     front: Option<Time>,
@@ -103,15 +117,23 @@ pub(crate) struct Rest {
     /// By two profiles: whether some class matches both.
     overlaps: Map<(ProfileIx, ProfileIx), bool>,
     /// With the round in which they go on.
-    woken: Vec<(Round, Resting)>,
-    /// Those that were woken and have what they had.
-    asleep_again: Vec<(Seat, Vec<Slot>)>,
+    woken: Vec<(Round, Woken)>,
 }
 
 impl Rest {
-    /// Adds a row that the news so far do not concern.
-    pub(crate) fn add(&mut self, resting: Resting) {
-        self.by_cluster.entry(resting.seat.cluster).or_default().push(resting);
+    /// Adds rows of a cluster that the news so far do not concern. `rank`: that of the cluster.
+    pub(crate) fn add(&mut self, cluster: ClusterIx, rank: u32, rows: Vec<Resting>) {
+        self.by_cluster.insert(cluster, Dormitory { rank, rows });
+    }
+
+    /// Keeps the books while the pass goes on.
+    pub(crate) fn keep(&mut self, books: Vec<Book>) {
+        self.books = books;
+    }
+
+    /// The books, after the pass.
+    pub(crate) fn into_books(self) -> Vec<Book> {
+        self.books
     }
 
     /// Adds what became of machines. Says whether that is new: otherwise all who mind are awake.
@@ -138,7 +160,7 @@ impl Rest {
     }
 
     /// Turns are never taken out of order.
-    pub(super) fn reached(&mut self, front: Time) {
+    pub(crate) fn reached(&mut self, front: Time) {
         debug_assert!(self.front <= Some(front), "turns go on in order");
         self.front = Some(front);
     }
@@ -148,7 +170,7 @@ impl Rest {
     pub(crate) fn wake_behind(
         &mut self,
         row: &Row,
-        overlap: impl Fn(ProfileIx, ProfileIx) -> bool,
+        mut overlap: impl FnMut(ProfileIx, ProfileIx) -> bool,
         give_up: impl FnMut(RowIx, &[Slot]),
     ) {
         if !self.is_in(row.cluster) || !self.asked.insert((row.cluster, row.profile)) {
@@ -170,30 +192,32 @@ impl Rest {
         mut whom: impl FnMut(&Resting) -> bool,
         mut give_up: impl FnMut(RowIx, &[Slot]),
     ) {
-        let Some(resting) = self.by_cluster.get_mut(&cluster) else { return };
-        let front = self.front;
-        let woken = resting.extract_if(.., |rest| Some(rest.last()) > front && whom(rest));
-        self.woken.extend(woken.map(|rest| {
-            let is_first = Some(time(rest.order, Round::First)) > front;
-            let (round, from) = if is_first { (Round::First, 0) } else { (Round::Second, rest.own) };
-            give_up(rest.ix, &rest.credited[from..]);
-            (round, rest)
-        }));
+        let Some(Dormitory { rank, rows }) = self.by_cluster.get_mut(&cluster) else { return };
+        let (front, book) = (self.front, &mut self.books[cluster.at()]);
+        let mut wake = |resting: &Resting| {
+            let Resting { ix, minds, at, place, .. } = *resting;
+            let (order, own, credited) = book.claims_of(at, *rank, place);
+            let is_first = Some(time(order, Round::First)) > front;
+            let is_second = own < credited.len() && Some(time(order, Round::Second)) > front;
+            if !(is_first || is_second) {
+                return false;
+            }
+            let (round, from) = if is_first { (Round::First, 0) } else { (Round::Second, own) };
+            give_up(ix, &credited[from..]);
+            let (seat, credited) = (Seat { cluster, at }, std::mem::take(credited));
+            self.woken.push((round, Woken { order, seat, ix, credited, own, minds }));
+            true
+        };
+        rows.retain(|resting| !(whom(resting) && wake(resting)));
     }
 
     /// Those that were woken since the last call, with the round in which they go on.
-    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = (Round, Resting)> {
+    pub(crate) fn take_woken(&mut self) -> impl Iterator<Item = (Round, Woken)> {
         self.woken.drain(..)
     }
 
     /// Takes back one that was woken and has claimed again all that it had.
-    pub(super) fn sleep_again(&mut self, turn: Turn<'_>) {
-        self.asleep_again.push((turn.seat, turn.had));
-    }
-
-    /// What those that had no turn claim, to be given back to them.
-    pub(crate) fn into_credited(self) -> impl Iterator<Item = (Seat, Vec<Slot>)> {
-        let asleep = self.by_cluster.into_values().flatten().map(|rest| (rest.seat, rest.credited));
-        asleep.chain(self.asleep_again)
+    pub(crate) fn sleep_again(&mut self, turn: Turn<'_>) {
+        self.books[turn.seat.cluster.at()].take_back(turn.seat.at, turn.had);
     }
 }
