@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// How many to ask for in front: the waits overlap as far as processors can, and nothing is gone again before it is looked at.
 pub(crate) const MANY: usize = 32;
 
+/// How many steps a loop that asks for one thing at a time is to be ahead of itself.
+pub(crate) const NEAR: usize = 8;
+
 /// Has the processor fetch what stands at a place, and does not wait for it.
 pub(crate) fn fetch<T: Copy>(place: &T) {
     std::hint::black_box(*place);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bigfleet_types::{ClusterId, MachineId, MachineState, UnixNanos};
 
+use crate::ahead;
 use crate::decision::{Action, ActionKind, Decisions, Shared, Shortfall};
 use crate::demand::{Demand, Row};
 use crate::event::Event;
@@ -208,7 +209,10 @@ impl Engine {
         self.effort = Effort { needs: turns.len() as u64, machines: pass.looked_at() };
         let had = turns.into_iter().zip(outcomes).map(|(turn, outcome)| (turn.seat, turn.row, outcome));
         let mut judge = Judge::default();
-        let found = had.chain(told).map(|(seat, row, outcome)| {
+        let found = (ahead::NEAR..).zip(had.chain(told)).map(|(near, (seat, row, outcome))| {
+            if let Some(near) = pass.rows.get(near) {
+                ahead::fetch_shared(&near.need);
+            }
             let verdict = judge.of(&mut pass, row, &outcome);
             (seat, row, outcome, verdict)
         });

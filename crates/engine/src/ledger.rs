@@ -54,6 +54,13 @@ struct Spot {
     arrival: UnixNanos,
 }
 
+/// What the last decision replaced. To free it is no work for a decision.
+#[derive(Debug, Default)]
+struct Replaced {
+    needs: Vec<Arc<Need>>,
+    verdicts: Vec<Arc<Verdict>>,
+}
+
 /// Sets of clusters, and all that outlives a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -86,8 +93,7 @@ pub(crate) struct Ledger {
     news: Vec<(ClusterIx, News)>,
     /// Rows that want something else, and yet keep what they have.
     standing: Vec<(Seat, RowIx)>,
-    /// Needs that verdicts do not tell of any more. To free them is no work for a decision.
-    replaced: Vec<Arc<Need>>,
+    replaced: Replaced,
     /// Clusters with rows of another kind than before. Perhaps repeatedly.
     rekinded: Vec<ClusterIx>,
 }
@@ -375,7 +381,8 @@ impl Ledger {
 
     /// Frees what the last decision replaced.
     pub(crate) fn discard(&mut self) {
-        self.replaced.clear();
+        self.replaced.needs.clear();
+        self.replaced.verdicts.clear();
     }
 
     /// Finds the excess of the clusters that were looked at. Says at how many machines it looked.

@@ -30,7 +30,8 @@ impl Ledger {
                     let known = &self.verdicts[position as usize];
                     // Rows that are as they were share their Need.
                     if !Arc::ptr_eq(&known.need, &verdict.need) || **known != verdict {
-                        Arc::make_mut(&mut self.verdicts.0)[position as usize] = Arc::new(verdict);
+                        let known = &mut Arc::make_mut(&mut self.verdicts.0)[position as usize];
+                        self.replaced.verdicts.push(std::mem::replace(known, Arc::new(verdict)));
                     }
                 }
                 None => fresh.push((seat, row, Arc::new(verdict))),
@@ -67,7 +68,7 @@ impl Ledger {
             }
             for (position, row) in some() {
                 let verdict = Arc::make_mut(&mut verdicts[position as usize]);
-                self.replaced.extend(verdict::renew(verdict, row));
+                self.replaced.needs.extend(verdict::renew(verdict, row));
             }
         }
         self.standing.clear();
