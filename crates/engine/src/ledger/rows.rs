@@ -3,10 +3,11 @@
 use super::book::{Book, Planned};
 use super::record::seen_from;
 use super::{Ledger, News, Refold, Seat, Stirred};
+use crate::align::align;
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan};
-use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols};
+use crate::intern::{ClusterIx, Set, StampIx, Symbols};
 use crate::matching::Matching;
 use crate::members::PoolIx;
 
@@ -100,7 +101,7 @@ impl Ledger {
     ) -> bool {
         let book = &mut self.books[cluster.at()];
         let begins = book.planned.is_empty();
-        let (known, mut gone) = align(std::mem::take(&mut book.planned), rows);
+        let (known, mut gone) = align(&std::mem::take(&mut book.planned), rows, |planned| planned.ix);
         let mut fresh: Vec<(usize, RowIx, &Row)> = Vec::new();
         for (ix, before) in rows.iter().zip(known) {
             let stays = before.filter(|planned| book.stays(planned, demand));
@@ -179,89 +180,5 @@ impl Ledger {
         self.rekinded.push(cluster);
         positions.sort_unstable();
         positions
-    }
-}
-
-/// How far apart rows are looked for in a plan that is much like the one before.
-const NEAR: usize = 8;
-
-/// Finds what was planned for each of these rows, and what was for others. Both lists are much in the same order.
-fn align(planned: Vec<Planned>, rows: &[RowIx]) -> (Vec<Option<Planned>>, Vec<Planned>) {
-    let mut found: Vec<Option<Planned>> = Vec::with_capacity(rows.len());
-    let (mut others, mut missed): (Vec<Planned>, Vec<usize>) = Default::default();
-    let mut next = 0;
-    for (place, ix) in rows.iter().enumerate() {
-        let near = &planned[next..planned.len().min(next + NEAR)];
-        if let Some(passed) = near.iter().position(|planned| planned.ix == *ix) {
-            others.extend(&near[..passed]);
-            found.push(Some(near[passed]));
-            next += passed + 1;
-            continue;
-        }
-        found.push(None);
-        missed.push(place);
-        // A row that is not there came; if the next one is not there either, it took the place of another.
-        let comes = rows.get(place + 1).is_none_or(|after| near.iter().any(|planned| planned.ix == *after));
-        if !comes {
-            others.extend(near.first());
-            next += near.len().min(1);
-        }
-    }
-    others.extend(&planned[next..]);
-    if missed.is_empty() || others.is_empty() {
-        return (found, others);
-    }
-    let mut known: Map<RowIx, Planned> = others.into_iter().map(|planned| (planned.ix, planned)).collect();
-    for place in missed {
-        found[place] = known.remove(&rows[place]);
-    }
-    (found, known.into_values().collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn planned(rows: &[usize]) -> Vec<Planned> {
-        let planned = |(at, row): (u32, &usize)| Planned {
-            ix: RowIx::new(*row),
-            at,
-            version: 0,
-            stamp: StampIx::new(*row),
-        };
-        (0..).zip(rows).map(planned).collect()
-    }
-
-    #[test]
-    fn rows_find_what_was_planned_for_them_wherever_it_stands() {
-        let before: Vec<usize> = (0..40).collect();
-        let without = |gone: &[usize]| before.iter().copied().filter(|row| !gone.contains(row)).collect();
-        let mut cases: Vec<Vec<usize>> = vec![
-            before.clone(),
-            Vec::new(),
-            without(&[0, 7, 8, 39]),
-            before.iter().rev().copied().collect(),
-            before[20..].iter().chain(&before[..20]).copied().collect(),
-            (100..140).collect(),
-        ];
-        for (place, new) in [(0, 1), (3, 1), (20, 3), (40, 12)] {
-            let mut rows: Vec<usize> = without(&[5, 21]);
-            let place = place.min(rows.len());
-            rows.splice(place..place, 100..100 + new);
-            cases.push(rows);
-        }
-        cases.push(before.iter().map(|row| if row % 3 == 0 { row + 100 } else { *row }).collect());
-        for rows in cases {
-            let wanted: Vec<RowIx> = rows.iter().map(|row| RowIx::new(*row)).collect();
-            let (found, others) = align(planned(&before), &wanted);
-            let found: Vec<Option<usize>> =
-                found.iter().map(|planned| planned.map(|planned| planned.ix.at())).collect();
-            let there = |row: &usize| before.contains(row).then_some(*row);
-            assert_eq!(found, rows.iter().map(there).collect::<Vec<_>>(), "{rows:?}");
-            let mut others: Vec<usize> = others.iter().map(|planned| planned.ix.at()).collect();
-            others.sort_unstable();
-            let gone: Vec<usize> = before.iter().copied().filter(|row| !rows.contains(row)).collect();
-            assert_eq!(others, gone, "{rows:?}");
-        }
     }
 }
