@@ -5,7 +5,7 @@
 //! unless its credit covers it, and with the domain what its neighbours find, so an open gang *stirs* its cluster, as any
 //! change of its machines does, and of its demand unless all rows *stand*: whatever they want now, they keep the
 //! machines that they have. In a stirred cluster rows have a turn whose machines changed, or that want something else and
-//! do not stand; all others that credit covers *rest* (see `phase1/rest.rs`). Everybody else keeps claims and verdict.
+//! do not stand; all others that credit covers *rest* (see `rest.rs`). Everybody else keeps claims and verdict.
 
 mod book;
 mod record;

@@ -233,6 +233,7 @@ fn second_round<'a>(
                 pass.rest.sleep_again(turn);
                 continue;
             }
+            wake_for(pass, turn.row);
             let work = Work::after_first(pass, turn.row, own);
             let outcome = settle(pass, turn.row, work);
             pass.changed_hands(turn.ix, turn.row, &turn.had, &outcome.credited);
@@ -287,16 +288,15 @@ fn keep_own(pass: &mut Pass<'_>, turn: &mut Turn<'_>) -> (Outcome, Option<Left>)
         return (Outcome { alone, choice, ..Outcome::default() }, None);
     }
     let mut work = Work::new(row);
+    wake_for(pass, row);
     match same {
         Some(key) => {
-            pass.wake_behind(row);
             if gang::own_suffice(pass, row, key) {
                 let outcome = gang::settle(pass, row, key);
                 return (Outcome { first: First::Of(outcome.credited.len()), ..outcome }, None);
             }
         }
         None => {
-            pass.wake_on_line(row);
             let undisturbed = credit::own_bound(pass, row, &mut work);
             if work.remaining.is_zero() && (work.floor_met || row.min_unit.is_zero()) {
                 let credited = work.credited;
@@ -307,6 +307,15 @@ fn keep_own(pass: &mut Pass<'_>, turn: &mut Turn<'_>) -> (Outcome, Option<Left>)
     }
     let Work { remaining: residual, credited, floor_met } = work;
     (Outcome { residual, credited, ..Outcome::default() }, Some(Left::Credit { floor_met }))
+}
+
+/// Wakes those that rest behind a row and may have machines that it looks at before all others: what it has of its own, and
+/// for a gang all that its cluster has.
+fn wake_for(pass: &mut Pass<'_>, row: &Row) {
+    match pass.matching.same(row.profile) {
+        Some(_) => pass.wake_behind(row),
+        None => pass.wake_on_line(row),
+    }
 }
 
 /// The second round: the rest of the credit walk, then acquisition.

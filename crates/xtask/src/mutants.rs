@@ -23,12 +23,13 @@ use crate::workspace::{self, cargo};
 /// How to get the tool.
 const INSTALL: &str = "cargo install --locked cargo-mutants";
 
-/// The files that are changed: folding, cost and the three phases.
-const FILES: [&str; 6] = [
+/// The files that are changed: folding, cost, the three phases and who rests in them.
+const FILES: [&str; 7] = [
     "crates/engine/src/phase*.rs",
     "crates/engine/src/phase1/*.rs",
     "crates/engine/src/phase2/*.rs",
     "crates/engine/src/phase3/*.rs",
+    "crates/engine/src/ledger/rest.rs",
     "crates/engine/src/fold.rs",
     "crates/engine/src/cost.rs",
 ];

@@ -41,6 +41,12 @@ fn rows_compiled_anew_have_versions_of_their_own() {
     sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/numbered-anew"));
 }
 
+/// A gang that is woken in the second round sees a machine of its own that a row behind it rested on.
+#[test]
+fn a_gang_that_comes_late_sees_its_own_machine_in_hands_behind_it() {
+    sequence::run(include_bytes!("../../../decide/tests/corpus/sequence/own-behind"));
+}
+
 /// A row that a higher one left its second best does not rest on it: when the higher one goes, it has its best again.
 #[test]
 fn a_row_that_passed_a_taken_machine_comes_back_to_it() {
@@ -122,6 +128,27 @@ fn a_fold_comes_after_the_row_of_its_key() {
     for first in [&row, &gang] {
         let mut engine = engine(Policy::default(), &[host.clone()], &[]);
         for rows in [&[first][..], &[&row, &gang], &[first]] {
+            want(&mut engine, "a", rows);
+            decides_as_afresh(&mut engine);
+        }
+    }
+}
+
+/// Gangs of two profiles that become the same plain row fold into one row, whichever were there before.
+#[test]
+fn gangs_of_two_profiles_share_a_fold() {
+    let gang = |group: &str| need(0, "cpu=2").floor("cpu=2").group(group);
+    let zoned =
+        gang("g1").requires(keys::ZONE, Operator::Same, &["z"]).requires(keys::ZONE, Operator::Exists, &[]);
+    let other =
+        gang("g2").requires(keys::ZONE, Operator::In, &["z"]).requires(keys::ZONE, Operator::Same, &[]);
+    let (zoned, other) = (zoned.build(), other.build());
+    assert_eq!(fold_key(&zoned), fold_key(&other));
+    assert_ne!(zoned.profile, other.profile);
+    for first in [&zoned, &other] {
+        let hosts = ["m1", "m2"].map(|id| machine(id).has("cpu=4").zone("z"));
+        let mut engine = engine(Policy::default(), &hosts, &[]);
+        for rows in [&[first][..], &[&zoned, &other], &[first], &[]] {
             want(&mut engine, "a", rows);
             decides_as_afresh(&mut engine);
         }

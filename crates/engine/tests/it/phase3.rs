@@ -142,6 +142,16 @@ fn next_deadline_is_the_earliest_end_of_a_wait() {
     assert_eq!(engine.next_deadline(secs(70)), Some(secs(600)));
 }
 
+/// Nobody waits until excess is due that goes now.
+#[test]
+fn excess_that_is_preempted_has_no_deadline() {
+    let excess = gpu("m").configured("a").of(&gpu_need(0, 1).build());
+    let wants = [("a", &[][..]), ("b", &[gpu_need(1_000_000, 1)])];
+    let mut engine = engine(reclaim_after(60), &[excess], &wants);
+    assert_eq!(lines(&engine.decide(secs(1))), ["Preempt m a"]);
+    assert_eq!(engine.next_deadline(secs(1)), None);
+}
+
 #[test]
 fn what_may_not_be_released_stays() {
     let stuck = Eligibility { releasable: false, ..Eligibility::ALL };
