@@ -52,6 +52,12 @@ pub(super) fn weave(text: &str, changes: &[(usize, &Mutant)]) -> Result<String> 
     Ok(woven)
 }
 
+/// The text with one change, wherever in it.
+pub(super) fn alter(text: &str, change: &Mutant) -> Result<String> {
+    let Range { start, end } = offsets(text, &change.span)?;
+    Ok(format!("{}{}{}", &text[..start], change.replacement, &text[end..]))
+}
+
 /// Which change a place in a woven text belongs to; 0: none.
 pub(super) fn owner(woven: &str, offset: usize) -> usize {
     let before = woven.get(..offset).unwrap_or(woven);
@@ -106,5 +112,12 @@ mod tests {
         assert_eq!(woven, expected);
         let of = |place: &str| owner(&woven, woven.find(place).unwrap());
         assert_eq!((of("1 >"), of("true"), of("1 < 2"), of("fn b"), of("fn c")), (7, 9, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_change_outside_of_functions_takes_the_place_of_what_was_there() {
+        let text = "const A: u32 = 1 << 4;\nconst B: u32 = 1 << 5;\n";
+        let change = Mutant { span: (2, 18)..(2, 20), replacement: ">>".to_owned(), ..Mutant::default() };
+        assert_eq!(alter(text, &change).unwrap(), "const A: u32 = 1 << 4;\nconst B: u32 = 1 >> 5;\n");
     }
 }

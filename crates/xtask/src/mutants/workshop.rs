@@ -10,7 +10,7 @@ use cargo_metadata::diagnostic::DiagnosticLevel;
 use cargo_metadata::{Message, MetadataCommand};
 
 use super::list::Mutant;
-use super::weave::{SWITCH, owner, weave};
+use super::weave::{SWITCH, alter, owner, weave};
 use crate::workspace::{self, cargo};
 
 /// The copy, and where it is built.
@@ -62,6 +62,17 @@ impl Workshop {
             }
             unviable.extend(found);
         }
+    }
+
+    /// Builds the tests with one change instead of those that were put into its file. They have the names that they had.
+    pub(super) fn alter(&self, change: &Mutant) -> Result<()> {
+        self.write(Path::new(&change.file), |text| alter(text, change))?;
+        self.tests().with_context(|| format!("with {}", change.listed)).map(drop)
+    }
+
+    /// Takes such a change back.
+    pub(super) fn restore(&self, change: &Mutant) -> Result<()> {
+        self.write(Path::new(&change.file), |text| Ok(text.to_owned()))
     }
 
     /// Writes a file anew from what it is in the repository.
