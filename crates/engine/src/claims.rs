@@ -205,8 +205,8 @@ impl Claims {
     /// Has what is known of machines brought near.
     pub(crate) fn fetch(&self, fleet: &Fleet, slots: &[Slot]) {
         for slot in slots {
-            ahead::fetch(&self.by_slot[slot.at()]);
-            ahead::fetch(&fleet.pool(*slot));
+            ahead::fetch(self.by_slot[slot.at()]);
+            ahead::fetch(fleet.pool(*slot));
         }
     }
 

@@ -449,8 +449,8 @@ impl Demand {
     /// Has a row brought near.
     pub(crate) fn fetch(&self, ix: RowIx) {
         if let Some(row) = self.row(ix) {
-            ahead::fetch(&row.arrival);
-            ahead::fetch(&row.aggregate.is_zero());
+            ahead::fetch(row.arrival);
+            ahead::fetch(row.aggregate.is_zero());
         }
     }
 

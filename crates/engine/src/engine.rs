@@ -209,9 +209,9 @@ impl Engine {
         self.effort = Effort { needs: turns.len() as u64, machines: pass.looked_at() };
         let had = turns.into_iter().zip(outcomes).map(|(turn, outcome)| (turn.seat, turn.row, outcome));
         let mut judge = Judge::default();
-        let found = (ahead::NEAR..).zip(had.chain(told)).map(|(near, (seat, row, outcome))| {
-            if let Some(near) = pass.rows.get(near) {
-                ahead::fetch_shared(&near.need);
+        let found = (ahead::NEAR..).zip(had.chain(told)).map(|(next, (seat, row, outcome))| {
+            if let Some(next) = pass.rows.get(next) {
+                ahead::fetch_count(&next.need);
             }
             let verdict = judge.of(&mut pass, row, &outcome);
             (seat, row, outcome, verdict)

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use bigfleet_types::{Need, Precedence, UnixNanos};
 
-pub(crate) use self::book::Book;
-use self::book::{Brief, Entry};
+use self::book::{Book, Brief, Entry};
 pub(crate) use self::rest::{Minds, News, Rest, Resting, Round, Woken, time};
+use crate::ahead;
 use crate::changes::Changes;
 use crate::claims::Claims;
 use crate::class::ClassIx;
@@ -272,23 +272,27 @@ impl Ledger {
                 if let Some(minds) = minds.filter(may_rest) {
                     resting.push(Resting { ix, profile, minds, at: *at, place });
                 } else {
-                    entries[*at as usize].fetch();
-                    demand.fetch(ix);
                     turning.push((place, *at, ix));
                 }
             }
-            for (_, at, _) in &turning {
-                self.claims.fetch(fleet, &entries[*at as usize].outcome.credited);
-            }
-            for (place, at, ix) in turning {
-                let Some(row) = demand.row(ix) else { continue };
-                let entry = &mut entries[at as usize];
-                let (order, seat) = (entry.order(rank, place), Seat { cluster, at });
-                let outcome = std::mem::take(&mut entry.outcome);
-                self.claims.release(fleet, ix, &outcome.credited, |_| ());
-                let acquired = outcome.once_acquired().collect();
-                let (had, first) = (outcome.credited, outcome.first);
-                turns.push(Turn { order, seat, ix, row, known: None, had, first, acquired });
+            for chunk in turning.chunks(ahead::MANY) {
+                for (_, at, ix) in chunk {
+                    entries[*at as usize].fetch();
+                    demand.fetch(*ix);
+                }
+                for (_, at, _) in chunk {
+                    self.claims.fetch(fleet, &entries[*at as usize].outcome.credited);
+                }
+                for (place, at, ix) in chunk.iter().copied() {
+                    let Some(row) = demand.row(ix) else { continue };
+                    let entry = &mut entries[at as usize];
+                    let (order, seat) = (entry.order(rank, place), Seat { cluster, at });
+                    let outcome = std::mem::take(&mut entry.outcome);
+                    self.claims.release(fleet, ix, &outcome.credited, |_| ());
+                    let acquired = outcome.once_acquired().collect();
+                    let (had, first) = (outcome.credited, outcome.first);
+                    turns.push(Turn { order, seat, ix, row, known: None, had, first, acquired });
+                }
             }
             if !resting.is_empty() {
                 rest.add(cluster, rank, resting);

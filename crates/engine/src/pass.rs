@@ -159,7 +159,7 @@ impl<'a> Pass<'a> {
 
     /// Wakes those that rest behind a row and have machines that are stamped for it.
     pub(crate) fn wake_on_line(&mut self, row: &Row) {
-        let Self { fleet, matching, rest, claims, .. } = self;
+        let Self { fleet, rest, claims, .. } = self;
         if !rest.is_in(row.cluster) {
             return;
         }
@@ -168,14 +168,7 @@ impl<'a> Pass<'a> {
             let claimer = claims.by_slot[standing.slot.at()].row();
             if claimer.is_some() && claimer != last {
                 let give_up = |ix, slots: &[Slot]| claims.release(fleet, ix, slots, |_| ());
-                let is_it = |resting: &Resting| {
-                    let is_it = Some(resting.ix) == claimer;
-                    if is_it {
-                        matching.look(resting.profile, &fleet.classes);
-                    }
-                    is_it
-                };
-                rest.wake(row.cluster, is_it, give_up);
+                rest.wake(row.cluster, |resting| Some(resting.ix) == claimer, give_up);
                 last = claimer;
             }
         }
@@ -221,6 +214,7 @@ impl<'a> Pass<'a> {
     /// Claims machines of a row that rested again. `false`: it has to look anew, for somebody has taken one, or something
     /// happened that it minds.
     pub(crate) fn has_again(&mut self, row: &Row, minds: Minds, machines: &[Slot]) -> bool {
+        self.matching.look(row.profile, &self.fleet.classes);
         !self.rest.concerns(row.cluster, minds, self.matching.bits(row.profile)) && self.claim_again(machines)
     }
 

@@ -51,9 +51,9 @@ impl Entry {
 
     /// Has what is asked first brought near.
     pub(super) fn fetch(&self) {
-        ahead::fetch(&self.arrival);
-        ahead::fetch(&self.outcome.early);
-        ahead::fetch(&matches!(self.room, Room::Exact));
+        ahead::fetch(self.arrival);
+        ahead::fetch(self.outcome.early);
+        ahead::fetch(matches!(self.room, Room::Exact));
     }
 
     /// When it has its turn. `rank`: that of its cluster; `place`: its own there.
@@ -81,7 +81,7 @@ pub(super) struct Planned {
     pub(super) at: u32,
     /// The one of which all is known.
     pub(super) version: u64,
-    /// As in its entry, which is seldom at hand.
+    /// As in its brief, which another row has when this one is gone.
     pub(super) stamp: StampIx,
 }
 
@@ -121,7 +121,7 @@ impl Kind {
 
 /// One cluster. Each of its rows keeps its seat as long as it is there.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(super) struct Book {
     /// By seat.
     pub(super) briefs: Vec<Brief>,
     /// By seat.
@@ -186,7 +186,7 @@ impl Book {
         (order, own, &mut outcome.credited)
     }
 
-    /// Gives a row back what it had been asked for.
+    /// Gives a row back the machines that were taken from it when it was woken.
     pub(super) fn take_back(&mut self, at: u32, credited: Vec<Slot>) {
         self.entries[at as usize].outcome.credited = credited;
     }

@@ -57,16 +57,19 @@ impl Ledger {
     /// Says of rows that want something else, and yet keep what they have, what they want now. Call it when all others
     /// are recorded.
     pub(crate) fn refresh(&mut self, demand: &Demand) {
+        if self.standing.is_empty() {
+            return;
+        }
         let verdicts = Arc::make_mut(&mut self.verdicts.0);
-        for some in self.standing.chunks(ahead::MANY) {
+        for chunk in self.standing.chunks(ahead::MANY) {
             let position = |seat: Seat| self.books[seat.cluster.at()].positions[seat.at as usize];
-            let some = || some.iter().filter_map(|(seat, ix)| Some((position(*seat)?, demand.row(*ix)?)));
-            for (position, row) in some() {
-                ahead::fetch_shared(&row.need);
-                ahead::fetch_shared(&verdicts[position as usize]);
-                ahead::fetch(&verdicts[position as usize].satisfied);
+            let rows = || chunk.iter().filter_map(|(seat, ix)| Some((position(*seat)?, demand.row(*ix)?)));
+            for (position, row) in rows() {
+                ahead::fetch_count(&row.need);
+                ahead::fetch_count(&verdicts[position as usize]);
+                ahead::fetch(verdicts[position as usize].satisfied);
             }
-            for (position, row) in some() {
+            for (position, row) in rows() {
                 let verdict = Arc::make_mut(&mut verdicts[position as usize]);
                 self.replaced.needs.extend(verdict::renew(verdict, row));
             }

@@ -103,10 +103,10 @@ struct Told {
     less: ClassBits,
 }
 
-/// All of them.
+/// Who rests in which cluster, the news so far, and all books while the pass goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// Of all clusters, while the pass goes on.
+    /// By cluster.
     books: Vec<Book>,
     by_cluster: Map<ClusterIx, Dormitory>,
     told: Map<ClusterIx, Told>,
@@ -122,17 +122,17 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Adds rows of a cluster that the news so far do not concern. `rank`: that of the cluster.
-    pub(crate) fn add(&mut self, cluster: ClusterIx, rank: u32, rows: Vec<Resting>) {
+    pub(super) fn add(&mut self, cluster: ClusterIx, rank: u32, rows: Vec<Resting>) {
         self.by_cluster.insert(cluster, Dormitory { rank, rows });
     }
 
     /// Keeps the books while the pass goes on.
-    pub(crate) fn keep(&mut self, books: Vec<Book>) {
+    pub(super) fn keep(&mut self, books: Vec<Book>) {
         self.books = books;
     }
 
     /// The books, after the pass.
-    pub(crate) fn into_books(self) -> Vec<Book> {
+    pub(super) fn into_books(self) -> Vec<Book> {
         self.books
     }
 
@@ -194,7 +194,7 @@ impl Rest {
     ) {
         let Some(Dormitory { rank, rows }) = self.by_cluster.get_mut(&cluster) else { return };
         let (front, book) = (self.front, &mut self.books[cluster.at()]);
-        let mut wake = |resting: &Resting| {
+        let mut rouse = |resting: &Resting| {
             let Resting { ix, minds, at, place, .. } = *resting;
             let (order, own, credited) = book.claims_of(at, *rank, place);
             let is_first = Some(time(order, Round::First)) > front;
@@ -208,7 +208,7 @@ impl Rest {
             self.woken.push((round, Woken { order, seat, ix, credited, own, minds }));
             true
         };
-        rows.retain(|resting| !(whom(resting) && wake(resting)));
+        rows.retain(|resting| !(whom(resting) && rouse(resting)));
     }
 
     /// Those that were woken since the last call, with the round in which they go on.

@@ -51,11 +51,13 @@ pub(crate) struct Queue<K> {
     order: Arc<Order<K>>,
     /// By place of the group. Only those that some walk reached.
     lines: Map<usize, Line>,
-    /// With the places of their groups: what a Need that asks for one machine after the other has no use for.
-    aside: Vec<(usize, (u32, PoolIx))>,
     /// How many of the pools to which something was given back are looked at already.
     read: usize,
 }
+
+/// Pools that do not help a Need which asks for one machine after the other, with the places of their groups.
+#[derive(Debug, Default)]
+pub(super) struct Aside(Vec<(usize, (u32, PoolIx))>);
 
 /// Pools of one key by the rank of their first unclaimed machine, when they were last looked at.
 #[derive(Debug, Default)]
@@ -96,7 +98,7 @@ impl Line {
 
 impl<K: Ord> Queue<K> {
     pub(super) fn new(pass: &Pass<'_>, order: Arc<Order<K>>) -> Self {
-        Self { order, lines: Map::default(), aside: Vec::new(), read: pass.given_back().len() }
+        Self { order, lines: Map::default(), read: pass.given_back().len() }
     }
 
     /// Looks again at pools to which something was given back. Call it before each Need. `key`: that of a pool, if it
@@ -161,13 +163,13 @@ impl<K: Ord> Queue<K> {
     }
 
     /// The machine with the smallest id in the first pools of equal keys that have one. `allows` is asked for a class
-    /// of each key, `helps` for each pool. One that does not help is not looked at again before [`Self::end`], which has to
-    /// be called before the next Need asks.
+    /// of each key, `helps` for each pool. One that does not help goes `aside`, until it is taken back.
     pub(super) fn first(
         &mut self,
         pass: &mut Pass<'_>,
         allows: impl Fn(&Pass<'_>, ClassIx) -> bool,
         helps: impl Fn(&Pass<'_>, ClassIx) -> bool,
+        aside: &mut Aside,
     ) -> Option<Slot> {
         let mut opened: Vec<PoolIx> = Vec::new();
         for position in 0..self.order.groups.len() {
@@ -182,7 +184,7 @@ impl<K: Ord> Queue<K> {
             {
                 line.order.pop_first();
                 if !helps(pass, pass.fleet.class_of(pool)) {
-                    self.aside.push((position, (bound, pool)));
+                    aside.0.push((position, (bound, pool)));
                     continue;
                 }
                 opened.push(pool);
@@ -201,8 +203,8 @@ impl<K: Ord> Queue<K> {
     }
 
     /// Takes back what did not help a Need, when that asks for no more.
-    pub(super) fn end(&mut self) {
-        for (position, pool) in self.aside.drain(..) {
+    pub(super) fn take_back(&mut self, aside: Aside) {
+        for (position, pool) in aside.0 {
             if let Some(line) = self.lines.get_mut(&position) {
                 line.order.insert(pool);
             }

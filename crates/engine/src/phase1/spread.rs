@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::queue::{Order, Queue};
+use super::queue::{Aside, Order, Queue};
 use super::{Work, lookout};
 use crate::class::ClassIx;
 use crate::cost::AcquireKey;
@@ -146,19 +146,20 @@ pub(super) fn acquire<'a>(pass: &mut Pass<'a>, row: &Row, work: &mut Work) -> Ve
         let (tier, cost) = lookout::key_of(pass, row, &key.1, pool)?;
         Some((tier, (cost, texts(pass, row, pass.fleet.class_of(pool)))))
     });
+    let mut aside = Aside::default();
     while !work.remaining.is_zero() {
         let allows = |pass: &Pass<'_>, class: ClassIx| spread.allows(pass, class);
         let helps = |pass: &Pass<'_>, class: ClassIx| {
             let capacity = pass.fleet.classes.capacity(class);
             capacity.covers(&row.min_unit) && row.worth(capacity).reduces(&work.remaining)
         };
-        let Some(slot) = candidates.first(pass, allows, helps) else { break };
+        let Some(slot) = candidates.first(pass, allows, helps, &mut aside) else { break };
         pass.claim(slot);
         spread.add(pass, pass.fleet.class(slot), false);
         work.remaining.subtract(&row.worth(pass.fleet.capacity(slot)));
         taken.push(slot);
     }
-    candidates.end();
+    candidates.take_back(aside);
     pass.spread_candidates.insert(key, candidates);
     taken
 }

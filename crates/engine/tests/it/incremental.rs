@@ -59,6 +59,17 @@ fn a_row_that_passed_a_taken_machine_comes_back_to_it() {
     assert_eq!(lines(&engine.decide(secs(1))), ["Reclaim second a"]);
 }
 
+/// What nobody's verdict changes is told with the list of before, of which nothing was copied.
+#[test]
+fn a_decision_that_changes_no_verdict_shares_the_list() {
+    let mut engine = engine(Policy::default(), &[gpu("m").configured("a")], &[("a", &[gpu_need(0, 1)])]);
+    let first = engine.decide(secs(0));
+    engine.apply(machine("n").speculative().event());
+    let second = engine.decide(secs(1));
+    assert_eq!(first.verdicts.len(), 1);
+    assert!(std::ptr::eq(&*first.verdicts, &*second.verdicts));
+}
+
 /// Gangs of two cores, each in one zone.
 fn gang(group: &str) -> Need {
     need(0, "cpu=2").floor("cpu=2").requires(keys::ZONE, Operator::Same, &[]).group(group).build()

@@ -65,12 +65,17 @@ impl Workshop {
     }
 
     /// Builds the tests with one change instead of those that were put into its file. They have the names that they had.
-    pub(super) fn alter(&self, change: &Mutant) -> Result<()> {
+    /// Says whether that compiles.
+    pub(super) fn alter(&self, change: &Mutant) -> Result<bool> {
         self.write(Path::new(&change.file), |text| alter(text, change))?;
-        self.tests().with_context(|| format!("with {}", change.listed)).map(drop)
+        let (_, is_ok) = Self::messages(&mut self.cargo(&["check", "--lib"]))?;
+        if is_ok {
+            self.tests().with_context(|| format!("with {}", change.listed))?;
+        }
+        Ok(is_ok)
     }
 
-    /// Takes such a change back.
+    /// Takes such a change back; those that were put into its file before do not come back.
     pub(super) fn restore(&self, change: &Mutant) -> Result<()> {
         self.write(Path::new(&change.file), |text| Ok(text.to_owned()))
     }
