@@ -255,7 +255,7 @@ impl Terrain {
         self.looks.get(domain.look).map(|look| &look.offer)
     }
 
-    /// Makes ready to compare for a deficit. Call it before the two below.
+    /// Makes ready to compare for a deficit. Call it before any comparison with that deficit.
     pub(super) fn prepare(&mut self, deficit: &Lanes) {
         if self.views.len() > VIEWS {
             self.views.clear();
@@ -330,16 +330,16 @@ impl Terrain {
         own: impl ExactSizeIterator<Item = ValueIx>,
         most: usize,
     ) -> bool {
-        let same = self.find_covered(deficit, most + own.len()) <= moment;
+        let same = self.find_covered(deficit, most + own.len()).is_some_and(|since| since <= moment);
         let is_same = |value| self.of_value.get(&value).is_none_or(|at| self.domains[*at].since <= moment);
         same && { own }.all(is_same)
     }
 
-    /// Finds the first domains by coverage, unless they are known. Says since when they are the first.
-    fn find_covered(&mut self, deficit: &Lanes, most: usize) -> Moment {
-        let Some(known) = self.views.get(deficit) else { return self.now };
+    /// Finds the first domains by coverage, unless they are known. Says since when they are the first; `None`: nothing is ready for this deficit.
+    fn find_covered(&mut self, deficit: &Lanes, most: usize) -> Option<Moment> {
+        let known = self.views.get(deficit)?;
         if known.covered_at == self.now && (known.complete || known.covered.len() >= most) {
-            return known.covered_since;
+            return Some(known.covered_since);
         }
         let most = most.max(known.covered.len());
         let heads = self.views(deficit).filter_map(|(look, view)| {
@@ -357,12 +357,12 @@ impl Terrain {
             heads.extend(rest.map(|next| (per_mille, Reverse(*next))));
         }
         let (complete, now) = (heads.is_empty(), self.now);
-        let Some(views) = self.views.get_mut(deficit) else { return now };
+        let views = self.views.get_mut(deficit)?;
         if views.covered != covered || views.complete != complete {
             (views.covered, views.complete, views.covered_since) = (covered, complete, now);
         }
         views.covered_at = now;
-        views.covered_since
+        Some(views.covered_since)
     }
 
     /// The free pools of a domain in the order of acquisition, those of some tiers.
