@@ -18,9 +18,7 @@ impl Amounts {
 
     pub(crate) fn to_resources(&self) -> Resources {
         let narrow = |amount: i128| i64::try_from(amount).unwrap_or(i64::MAX);
-        Resources::from_amounts(
-            self.0.iter().map(|(name, amount)| (ResourceName::new(name), narrow(*amount))),
-        )
+        Resources::from_amounts(self.iter().map(|(name, amount)| (ResourceName::new(name), narrow(amount))))
     }
 
     pub(crate) fn get(&self, name: &str) -> i128 {
@@ -60,10 +58,8 @@ impl Amounts {
     }
 
     pub(crate) fn times(&self, n: i128) -> Self {
-        if n <= 0 {
-            return Self::default();
-        }
-        Self(self.0.iter().map(|(name, amount)| (name.clone(), (amount * n).min(LIMIT))).collect())
+        let grown = self.0.iter().map(|(name, amount)| (name.clone(), (amount * n).min(LIMIT)));
+        Self(grown.filter(|(_, amount)| *amount > 0).collect())
     }
 
     /// Every amount of `want` is met.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bigfleet_types::{MachineState, SpreadTerm, WhenUnsatisfiable, keys};
+use bigfleet_types::{MachineState, SpreadTerm, WhenUnsatisfiable::DoNotSchedule, keys};
 
 use crate::pass::{Part, Pass};
 
@@ -11,8 +11,7 @@ impl Pass<'_> {
     pub(crate) fn spread_terms(&self, row: usize) -> Vec<&SpreadTerm> {
         let row = &self.rows[row];
         let enforced = |term: &&SpreadTerm| {
-            term.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
-                && &*term.topology_key != keys::HOSTNAME
+            term.when_unsatisfiable == DoNotSchedule && &*term.topology_key != keys::HOSTNAME
         };
         let terms = row.profile.spread().iter().filter(enforced);
         if row.same_key().is_some() { Vec::new() } else { terms.collect() }
@@ -26,11 +25,9 @@ impl Pass<'_> {
             let domain = |unit: usize| self.units[unit].domain(&term.topology_key);
             let Some(own) = domain(unit) else { return false };
             let mut universe = self.universe(row, &term.topology_key);
-            universe.insert(own);
-            universe.extend(coming.iter().filter_map(|unit| domain(*unit)));
-            let machines: Vec<usize> =
-                progress.credited.iter().chain(&progress.acquired).chain(coming).copied().collect();
-            let count = |value: &str| machines.iter().filter(|m| domain(**m) == Some(value)).count();
+            universe.extend(coming.iter().filter_map(|unit| domain(*unit)).chain([own]));
+            let machines = || progress.credited.iter().chain(&progress.acquired).chain(coming);
+            let count = |value: &str| machines().filter(|m| domain(**m) == Some(value)).count();
             let fewest = universe.iter().map(|value| count(value)).min().unwrap_or(0);
             let skew = usize::try_from(term.max_skew.max(1)).unwrap_or(1);
             count(own) < fewest + skew

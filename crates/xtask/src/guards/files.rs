@@ -8,6 +8,8 @@ use crate::workspace;
 
 /// Lines of one Rust file.
 const LINES: usize = 500;
+/// Where what is there stays small enough to be read in one go, and of how many lines all of it is at most.
+const SMALL: (&str, usize) = ("crates/oracle/src", 1500);
 /// Names that say nothing about what is inside.
 const VAGUE: &[&str] = &["mod.rs", "utils.rs", "util.rs", "helpers.rs", "misc.rs"];
 
@@ -17,13 +19,17 @@ pub(super) fn check() -> Result<Vec<String>> {
 }
 
 fn check_files(root: &Path, files: &[PathBuf]) -> Result<Vec<String>> {
-    let mut found = Vec::new();
+    let (mut found, mut small) = (Vec::new(), 0);
     for file in files {
         let bytes =
             std::fs::read(root.join(file)).with_context(|| format!("cannot read {}", file.display()))?;
         // What is not text has neither lines nor paths to read.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         found.extend(check_text(file, &text));
+        small += if file.starts_with(SMALL.0) { text.lines().count() } else { 0 };
+    }
+    if small > SMALL.1 {
+        found.push(format!("{} has {small} lines, more than {}; say it more plainly", SMALL.0, SMALL.1));
     }
     Ok(found)
 }
@@ -79,6 +85,19 @@ mod tests {
             assert_eq!(found(fine, &long), Vec::<String>::new());
         }
         assert_eq!(found("b.rs", &"x\n".repeat(LINES)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_to_stay_small_is_counted_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["a.rs", "b.rs", "c.rs", "d.rs"].map(|name| Path::new(SMALL.0).join(name));
+        std::fs::create_dir_all(dir.path().join(SMALL.0)).unwrap();
+        for (lines, complaints) in [(SMALL.1 / 4, 0), (SMALL.1 / 4 + 1, 1)] {
+            for file in &files {
+                std::fs::write(dir.path().join(file), "x\n".repeat(lines)).unwrap();
+            }
+            assert_eq!(check_files(dir.path(), &files).unwrap().len(), complaints, "{lines} lines each");
+        }
     }
 
     #[test]
