@@ -6,7 +6,6 @@
 //! order of arrival nor the number of restarts changes it.
 
 mod ahead;
-mod align;
 mod bits;
 mod changes;
 mod claims;

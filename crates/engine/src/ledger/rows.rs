@@ -3,11 +3,10 @@
 use super::book::{Book, Planned};
 use super::record::seen_from;
 use super::{Ledger, News, Refold, Seat, Stirred};
-use crate::align::align;
 use crate::demand::{Demand, Row, RowIx, compare};
 use crate::fleet::Fleet;
 use crate::fold::{Forms, Plan};
-use crate::intern::{ClusterIx, Set, StampIx, Symbols};
+use crate::intern::{ClusterIx, Map, Set, StampIx, Symbols};
 use crate::matching::Matching;
 use crate::members::PoolIx;
 
@@ -101,21 +100,22 @@ impl Ledger {
     ) -> bool {
         let book = &mut self.books[cluster.at()];
         let begins = book.planned.is_empty();
-        let (known, mut gone) = align(&std::mem::take(&mut book.planned), rows, |planned| planned.ix);
+        let mut known: Map<RowIx, Planned> =
+            std::mem::take(&mut book.planned).into_iter().map(|planned| (planned.ix, planned)).collect();
+        let mut gone: Vec<Planned> = Vec::new();
         let mut fresh: Vec<(usize, RowIx, &Row)> = Vec::new();
-        for (ix, before) in rows.iter().zip(known) {
+        for ix in rows {
+            let Some(row) = demand.row(*ix) else { continue };
+            let before = known.remove(ix);
             let stays = before.filter(|planned| book.stays(planned, demand));
-            if let Some(stays) = stays {
-                book.planned.push(stays);
-                continue;
-            }
-            gone.extend(before);
-            if let Some(row) = demand.row(*ix) {
+            if stays.is_none() {
+                gone.extend(before);
                 fresh.push((book.planned.len(), *ix, row));
-                let version = demand.version(*ix);
-                book.planned.push(Planned { ix: *ix, at: u32::MAX, version, stamp: row.stamp });
             }
+            let new = || Planned { ix: *ix, at: u32::MAX, version: demand.version(*ix), stamp: row.stamp };
+            book.planned.push(stays.unwrap_or_else(new));
         }
+        gone.extend(known.into_values());
         if gone.is_empty() && fresh.is_empty() {
             return true;
         }
